@@ -1,0 +1,55 @@
+"""The `cordwood` command: looking at queues, jobs and workers, and running the embedded server."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+import cordwood
+from cordwood.cli.job import job
+from cordwood.cli.queue import queue
+from cordwood.cli.server import server
+from cordwood.cli.session import Session, fail
+from cordwood.cli.worker import worker
+from cordwood.errors import CordwoodError
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+
+
+@click.group(context_settings=CONTEXT)
+@click.version_option(cordwood.__version__, prog_name="cordwood")
+@click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Settings, as TOML.")
+@click.option("--redis-url", help="The server; else CORDWOOD_REDIS_URL, else the embedded server in the data dir.")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Where the embedded server lives (./.cordwood).")
+@click.pass_context
+def cli(context: click.Context, config: Path | None, redis_url: str | None, data_dir: Path | None) -> None:
+    r"""Look at a Cordwood fleet. Nothing that looks ever changes anything.
+
+    Exit codes: 0 done, 1 the server or a setting is at fault, 2 wrong usage, 3 no such job.
+
+    \b
+    Example:
+      cordwood queue ls
+    """
+    context.obj = Session(config, {"redis_url": redis_url, "data_dir": data_dir})
+
+
+cli.add_command(queue)
+cli.add_command(job)
+cli.add_command(worker)
+cli.add_command(server)
+
+
+def main() -> None:
+    """Run the command line; errors that are expected end in one line and their exit code, never in a traceback."""
+    try:
+        cli(standalone_mode=True)
+    except CordwoodError as error:
+        fail(str(error))
+    except BrokenPipeError:
+        # The reader of a pipe has gone, as `| head` does: that is no error. Python must not flush into it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,5 @@
+"""`python -m cordwood.cli`."""
+
+from cordwood.cli import main
+
+main()

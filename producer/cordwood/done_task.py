@@ -1,0 +1,73 @@
+"""The task that reads a queue's `done` stream for an asyncio client, while somebody waits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from cordwood import connection
+from cordwood.done import READ_BLOCK_MS, READ_COUNT, DoneTable, read_done, read_position
+from cordwood.done_thread import FIRST_PAUSE_S, LONGEST_PAUSE_S, READER_PATIENCE
+from cordwood.errors import CordwoodError
+
+if TYPE_CHECKING:
+    from cordwood.done import Position
+
+
+class DoneTask:
+    """Reads one shard from where it stands when the first wait begins, and ends when nobody waits any more."""
+
+    def __init__(self, url: str, stream: str, table: DoneTable) -> None:
+        self._redis = connection.connect_async(url, READER_PATIENCE, max_connections=1)
+        self._stream = stream
+        self._table = table
+        self._lock = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+
+    async def listen(self) -> None:
+        """Return once the stream is being read for every ticket that is open by now.
+
+        Raises ServerUnavailable if it cannot be.
+        """
+        async with self._lock:
+            if self._task is None:
+                position = await self._find_position()
+                self._task = asyncio.create_task(self._run(position), name="cordwood-done")
+
+    async def close(self) -> None:
+        """End the task at once."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._redis.aclose()
+
+    async def read_once(self, position: Position) -> Position:
+        """Read what has come since `position`, waiting for it up to `READ_BLOCK_MS`, and tell those who wait."""
+        with connection.translated_errors():
+            reply = await self._redis.xread({self._stream: position.entry_id}, count=READ_COUNT, block=READ_BLOCK_MS)
+        job_ids, gap, position = read_done(reply, position)
+        if gap:
+            self._table.tell_gap()
+        elif job_ids:
+            self._table.tell(job_ids)
+        return position
+
+    async def _run(self, position: Position) -> None:
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                position = await self.read_once(position)
+            except CordwoodError:
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                self._table.tell_gap()
+            else:
+                pause_s = FIRST_PAUSE_S
+            if self._table.is_idle:
+                # No await lies between this look and the end: a later `listen` starts another task.
+                self._task = None
+                return
+
+    async def _find_position(self) -> Position:
+        with connection.translated_errors():
+            return read_position(await self._redis.xrevrange(self._stream, count=1))

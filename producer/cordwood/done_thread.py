@@ -1,0 +1,87 @@
+"""The thread that reads a queue's `done` stream for a blocking client, while somebody waits."""
+
+from __future__ import annotations
+
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Final
+
+from cordwood import connection
+from cordwood.connection import Patience
+from cordwood.done import READ_BLOCK_MS, READ_COUNT, DoneTable, read_done, read_position
+from cordwood.errors import CordwoodError
+
+if TYPE_CHECKING:
+    from cordwood.done import Position
+
+READER_PATIENCE: Final = Patience(timeout_s=READ_BLOCK_MS / 1000 + 4.0, retries=0)
+FIRST_PAUSE_S: Final = 0.05
+LONGEST_PAUSE_S: Final = 1.0
+
+
+class DoneThread:
+    """Reads one shard from where it stands when the first wait begins, and ends when nobody waits any more."""
+
+    def __init__(self, url: str, stream: str, table: DoneTable) -> None:
+        self._redis = connection.connect(url, READER_PATIENCE, max_connections=1)
+        self._stream = stream
+        self._table = table
+        self._lock = Lock()
+        self._stop = Event()
+        self._thread: Thread | None = None
+
+    def listen(self) -> None:
+        """Return once the stream is being read for every ticket that is open by now.
+
+        Raises ServerUnavailable if it cannot be.
+        """
+        with self._lock:
+            if self._thread is None:
+                position = self._find_position()
+                self._thread = Thread(target=self._run, args=(position,), name="cordwood-done", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """End the thread within a second."""
+        self._stop.set()
+        with self._lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join(READER_PATIENCE.timeout_s)
+        self._redis.close()
+
+    def read_once(self, position: Position) -> Position:
+        """Read what has come since `position`, waiting for it up to `READ_BLOCK_MS`, and tell those who wait."""
+        with connection.translated_errors():
+            reply = self._redis.xread({self._stream: position.entry_id}, count=READ_COUNT, block=READ_BLOCK_MS)
+        job_ids, gap, position = read_done(reply, position)
+        if gap:
+            self._table.tell_gap()
+        elif job_ids:
+            self._table.tell(job_ids)
+        return position
+
+    def _run(self, position: Position) -> None:
+        pause_s = FIRST_PAUSE_S
+        while not self._stop.is_set():
+            try:
+                position = self.read_once(position)
+            except CordwoodError:
+                # What happened meanwhile may never be told: those who wait look for themselves once it answers.
+                self._stop.wait(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                self._table.tell_gap()
+            else:
+                pause_s = FIRST_PAUSE_S
+            if self._ends_when_idle():
+                return
+
+    def _ends_when_idle(self) -> bool:
+        with self._lock:
+            if self._table.is_idle:
+                self._thread = None
+                return True
+            return False
+
+    def _find_position(self) -> Position:
+        with connection.translated_errors():
+            return read_position(self._redis.xrevrange(self._stream, count=1))

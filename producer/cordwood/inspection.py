@@ -1,0 +1,164 @@
+"""Looking at queues, jobs and workers. Nothing here changes anything (invariant 8): only reading commands are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from cordwood import codec
+from cordwood.connection import translated_errors
+from cordwood.errors import CodecError
+from cordwood.keys import ALL_LANES, GROUP, QUEUES, Keys
+from cordwood.result import RECORD_FIELDS, JobRecord, read_record
+
+if TYPE_CHECKING:
+    from cordwood.connection import SyncRedis
+
+MAX_INFO_BYTES: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneView:
+    """One lane: entries not delivered yet, and entries in some worker's hands."""
+
+    lane: str
+    ready: int
+    in_flight: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView:
+    """A queue as it is now. Ages are in ms of the server's time, 0 where there is nothing."""
+
+    queue: str
+    lanes: tuple[LaneView, ...]
+    delayed: int
+    dead: int
+    oldest_age_ms: int
+    paused: bool
+    workers: int
+    model: str
+    task: str
+    stats: Mapping[str, int]
+
+    @property
+    def ready(self) -> int:
+        """Jobs that wait for a worker."""
+        return sum(lane.ready for lane in self.lanes)
+
+    @property
+    def in_flight(self) -> int:
+        """Jobs in some worker's hands."""
+        return sum(lane.in_flight for lane in self.lanes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerView:
+    """A worker as it last showed itself: what it said of itself, and how long ago."""
+
+    consumer: str
+    age_ms: int
+    info: Mapping[str, Any]
+
+
+def queue_names(redis: SyncRedis) -> list[str]:
+    """Return the names of all queues that were ever used, sorted."""
+    with translated_errors():
+        names = cast("set[bytes]", redis.smembers(QUEUES))
+    return sorted(name.decode("utf-8", "replace") for name in names)
+
+
+def queue_stats(redis: SyncRedis, keys: Keys) -> dict[str, int]:
+    """Return the queue's counters: one per outcome, and batches, rows, tokens, padded_tokens and compute_us."""
+    with translated_errors():
+        fields = cast("dict[bytes, bytes]", redis.hgetall(keys.named("stats")))
+    return _counters(fields)
+
+
+def look_at_queue(redis: SyncRedis, keys: Keys) -> QueueView:
+    """Return what a queue holds and who serves it; a queue that does not exist is empty.
+
+    Ready and in flight are counted from the stream's length and its group's pending entries, never from the group's
+    lag, which is unknown after a deletion.
+    """
+    with translated_errors(), redis.pipeline(transaction=False) as pipe:
+        pipe.execute_command("TIME")
+        pipe.execute_command("ZCARD", keys.named("delayed"))
+        pipe.execute_command("XLEN", keys.named("dead"))
+        pipe.execute_command("ZCARD", keys.named("workers"))
+        pipe.execute_command("HGETALL", keys.named("stats"))
+        pipe.execute_command("HMGET", keys.named("meta"), "paused")
+        pipe.execute_command("HMGET", keys.named("spec"), "task", "model")
+        for lane in ALL_LANES:
+            pipe.execute_command("XLEN", keys.lane(lane))
+            pipe.execute_command("XRANGE", keys.lane(lane), "-", "+", "COUNT", 1)
+        now, delayed, dead, workers, stats, (paused,), (task, model), *lanes = pipe.execute()
+    lengths, oldest = lanes[::2], [entries[0][0] for entries in lanes[1::2] if entries]
+    there = zip(ALL_LANES, lengths, strict=True)
+    pending = [_pending(redis, keys.lane(lane)) if length else 0 for lane, length in there]
+    now_ms = int(now[0]) * 1000 + int(now[1]) // 1000
+    return QueueView(
+        queue=keys.queue,
+        lanes=tuple(
+            LaneView(lane=lane, ready=max(0, length - held), in_flight=held)
+            for lane, length, held in zip(ALL_LANES, lengths, pending, strict=True)
+        ),
+        delayed=delayed,
+        dead=dead,
+        oldest_age_ms=max((now_ms - int(entry.split(b"-")[0]) for entry in oldest), default=0),
+        paused=paused == b"1",
+        workers=workers,
+        task=(task or b"").decode("utf-8", "replace"),
+        model=(model or b"").decode("utf-8", "replace"),
+        stats=_counters(stats),
+    )
+
+
+def look_at_job(redis: SyncRedis, keys: Keys, job_id: str) -> JobRecord | None:
+    """Return a job's record without its payload, None if there is none."""
+    with translated_errors(), redis.pipeline(transaction=False) as pipe:
+        pipe.execute_command("HMGET", keys.job(job_id), *RECORD_FIELDS)
+        pipe.execute_command("PTTL", keys.job(job_id))
+        fields, pttl_ms = cast("tuple[Sequence[bytes | None], int]", pipe.execute())
+    return read_record(job_id, fields, pttl_ms)
+
+
+def look_at_workers(redis: SyncRedis, keys: Keys) -> list[WorkerView]:
+    """Return the registered workers of a queue, the one that showed itself last first."""
+    with translated_errors(), redis.pipeline(transaction=False) as pipe:
+        pipe.execute_command("TIME")
+        pipe.execute_command("ZREVRANGE", keys.named("workers"), 0, -1, "WITHSCORES")
+        pipe.execute_command("HGETALL", keys.named("info"))
+        now, scores, infos = pipe.execute()
+    now_ms = int(now[0]) * 1000 + int(now[1]) // 1000
+    return [
+        WorkerView(
+            consumer=name.decode("utf-8", "replace"),
+            age_ms=round(now_ms - float(score)),
+            info=_info(infos.get(name)),
+        )
+        for name, score in scores
+    ]
+
+
+def _pending(redis: SyncRedis, stream: str) -> int:
+    """Count the entries in workers' hands; 0 for a stream without a group."""
+    with translated_errors():
+        groups = redis.xinfo_groups(stream)
+    return next((int(group["pending"]) for group in groups if group["name"] == GROUP.encode()), 0)
+
+
+def _counters(fields: Mapping[bytes, bytes]) -> dict[str, int]:
+    return {
+        name.decode("utf-8", "replace"): int(value)
+        for name, value in sorted(fields.items())
+        if value.isdigit() and not name.startswith(b"done:")
+    }
+
+
+def _info(raw: bytes | None) -> Mapping[str, Any]:
+    try:
+        return codec.unpack(raw, max_bytes=MAX_INFO_BYTES) if raw else {}
+    except CodecError:
+        return {}

@@ -1,0 +1,3 @@
+-- The server's time in ms: the only clock that scripts know.
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)

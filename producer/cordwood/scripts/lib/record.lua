@@ -1,0 +1,24 @@
+-- Reading a job's record. A key of another type reads as 'bad' and is never written to.
+local FINAL = { done = true, failed = true, dead = true, cancelled = true, expired = true }
+local LIVE = { queued = true, running = true, delayed = true }
+
+local function number(text)
+  return tonumber(text or '') or 0
+end
+
+-- Returns the record, or nil and why not: 'missing' or 'bad'.
+local function read_record(key)
+  local f = redis.pcall('HMGET', key, 'st', 'tk', 'en', 'ln', 'at', 'ma', 'to', 'ex', 'wm', 'rt')
+  if f.err then return nil, 'bad' end
+  if not f[1] then
+    return nil, redis.call('EXISTS', key) == 1 and 'bad' or 'missing'
+  end
+  if not FINAL[f[1]] and not LIVE[f[1]] then return nil, 'bad' end
+  local lane = f[4] or ''
+  return {
+    key = key, state = f[1], token = f[2] or '', entry = f[3] or '',
+    lane = (lane == 'high' or lane == 'low') and lane or 'normal',
+    attempts = number(f[5]), max_attempts = number(f[6]), takeovers = number(f[7]),
+    expires = number(f[8]), waiters = number(f[9]), result_ttl = number(f[10]),
+  }
+end

@@ -1,0 +1,23 @@
+#!lua flags=allow-oom
+-- Makes delayed jobs ready whose time has come: retries in the lane `again`, others in their own.
+-- KEYS   fixed, then one record per job
+-- ARGV   job IDs, as the sweeper read them
+-- returns the number made ready
+-- repeat 0: each is checked again
+-- include: keys clock record lane
+
+local promoted = 0
+for i, id in ipairs(ARGV) do
+  local due = tonumber(redis.call('ZSCORE', K.delayed, id) or '')
+  if due and due <= now then
+    local rec = read_record(KEYS[FIRST_RECORD + i - 1])
+    if rec and rec.state == 'delayed' then
+      local hint = redis.call('HGET', rec.key, 'hi') or 0
+      local entry = join(rec.attempts > 0 and 'again' or rec.lane, id, hint)
+      redis.call('HSET', rec.key, 'st', 'queued', 'en', entry)
+      promoted = promoted + 1
+    end
+    redis.call('ZREM', K.delayed, id)
+  end
+end
+return promoted

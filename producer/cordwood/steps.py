@@ -1,0 +1,60 @@
+"""What the pure core asks of a client: the few kinds of steps that touch the server or wait.
+
+An operation is a generator: it yields steps and gets each step's answer, or the error, at the same place. `Client`
+performs the steps with blocking calls, `AsyncClient` with awaited ones, and neither knows what they are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from cordwood.done import Ticket
+    from cordwood.keys import Keys
+
+Argument = str | bytes | int | float
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """Plain commands sent together, not as a transaction; the answer is the list of their replies."""
+
+    commands: tuple[tuple[Argument, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptCall:
+    """One call of a script; the answer is its reply."""
+
+    name: str
+    keys: tuple[str, ...]
+    args: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Be sure that the queue's `done` shard is being read for tickets that are open by now; no answer."""
+
+    keys: Keys
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Wait until the ticket is woken, at most `timeout_s`; the answer says whether it was."""
+
+    ticket: Ticket
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Do nothing for `pause_s`; no answer."""
+
+    pause_s: float
+
+
+Step = Commands | ScriptCall | Listen | Park | Pause
+Operation = Generator[Step, Any, _T]

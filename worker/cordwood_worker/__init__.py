@@ -1,0 +1,1 @@
+"""The batch workers of Cordwood."""

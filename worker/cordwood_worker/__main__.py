@@ -1,0 +1,5 @@
+"""`python -m cordwood_worker`."""
+
+from cordwood_worker.cli import main
+
+main()

@@ -1,0 +1,78 @@
+"""What runs a batch: the `Backend` protocol, what a backend says of itself, and the faults of a device.
+
+Only the modules of this folder import torch, and only inside functions, so that a worker with another backend is
+ready in under a second. `load_backend` makes the backend of a queue.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from cordwood_worker.backends.loading import load_backend
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from cordwood.job import Input
+    from cordwood_worker.batch import Batch, Tokens
+
+__all__ = ["Backend", "DeviceBroken", "DeviceOutOfMemory", "Spec", "load_backend"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """What a backend serves, published for producers and written into every result.
+
+    `dim` is the width of a row's output. `max_tokens` is the longest row, special tokens included. `fingerprint` tells
+    weights, tokenizers and configurations apart. `precision` is the one that is in use, not the one asked for.
+    """
+
+    task: str
+    model: str
+    fingerprint: str
+    dim: int
+    max_tokens: int
+    precision: str
+    device: str
+    backend: str
+    labels: tuple[str, ...] = ()
+
+
+class Backend(Protocol):
+    """A model on a device.
+
+    `tokenise` is called by one thread and `run` by another, at the same time; each is called by one thread only, so
+    the two share nothing that changes.
+    """
+
+    @property
+    def spec(self) -> Spec:
+        """What it serves."""
+        ...
+
+    def tokenise(self, inputs: Sequence[Input]) -> list[Tokens]:
+        """Turn inputs into tokens, in order; raise ValueError for an input that this task cannot take."""
+        ...
+
+    def run(self, batch: Batch) -> NDArray[np.float32]:
+        """Return the rows' outputs, shape (rows, spec.dim), in the order of the rows; no later call changes them.
+
+        Raises DeviceOutOfMemory or DeviceBroken for those conditions; any other exception is a row's fault.
+        """
+        ...
+
+    def warm_up(self) -> None:
+        """Run once what the first batch would otherwise pay for."""
+        ...
+
+
+class DeviceOutOfMemory(Exception):
+    """The batch does not fit the device: run it in halves."""
+
+
+class DeviceBroken(Exception):
+    """The device answers nothing any more: end the process, acknowledge nothing."""

@@ -1,0 +1,65 @@
+"""Which device a model runs on, and in which precision."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cordwood.errors import SettingsError
+
+if TYPE_CHECKING:
+    from cordwood.settings import QueueSettings
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A device by torch's name, and the precision of the weights: `fp32`, `bf16` or `fp16`."""
+
+    device: str
+    precision: str
+
+    @property
+    def dtype(self) -> Any:
+        """The torch dtype of the precision."""
+        import torch
+
+        return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[self.precision]
+
+
+def choose_placement(queue: QueueSettings) -> Placement:
+    """Return where and how the queue's model runs on this machine.
+
+    Device `auto` is the first GPU, else the CPU. Precision `auto` is fp32. bf16 and fp16 are honoured on GPUs that have
+    them; elsewhere the model runs in fp32, with one warning. Raises SettingsError for a device that is not there.
+    """
+    device = _choose_device(queue.device)
+    if queue.precision in ("auto", "fp32"):
+        return Placement(device, "fp32")
+    if _has_precision(device, queue.precision):
+        return Placement(device, queue.precision)
+    _log.warning("model %s: device %s does not have %s, running in fp32", queue.model, device, queue.precision)
+    return Placement(device, "fp32")
+
+
+def _choose_device(name: str) -> str:
+    import torch
+
+    if name == "auto":
+        return "cuda:0" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except Exception as error:
+        raise SettingsError(f"device {name!r} is not there: {str(error).splitlines()[0]}") from error
+    return str(device)
+
+
+def _has_precision(device: str, precision: str) -> bool:
+    import torch
+
+    if not device.startswith("cuda"):
+        return False
+    return precision == "fp16" or torch.cuda.is_bf16_supported(including_emulation=False)

@@ -1,0 +1,116 @@
+"""A sentence-transformers model, loaded and checked, and what its configuration says of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from cordwood.errors import SettingsError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cordwood_worker.backends.placement import Placement
+
+UNBOUNDED_MAX_TOKENS: Final = 8192
+"""The limit of a model whose tokenizer, configuration and positions name none (relative positions)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceModel:
+    """The modules to run in order, the tokenizer, and how inputs are prepared for them.
+
+    `max_tokens` is the longest row. `prompt` is the model's default prompt, `prompt_tokens` its length where pooling
+    leaves it out, else 0. `dim` cuts the output where the configuration says so, else it is None.
+    """
+
+    modules: tuple[Any, ...]
+    tokenizer: Any
+    max_tokens: int
+    pad_id: int
+    pads_left: bool
+    takes_type_ids: bool
+    prompt: str
+    prompt_tokens: int
+    dim: int | None
+
+
+def load_sentence_model(name: str, folder: Path, placement: Placement) -> SentenceModel:
+    """Load a model from its folder: safetensors only, none of its own code, in evaluation mode.
+
+    The transformer runs in the precision of the placement and all modules after it in fp32. Raises SettingsError for
+    a model that does not begin with a text transformer, or whose tokenizer is not a fast one.
+    """
+    from sentence_transformers import SentenceTransformer
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()
+    try:
+        model: Any = SentenceTransformer(
+            str(folder),
+            device=placement.device,
+            trust_remote_code=False,
+            local_files_only=True,
+            model_kwargs={"use_safetensors": True, "dtype": placement.dtype},
+        )
+    except (ValueError, OSError) as error:
+        raise SettingsError(f"model {name!r} cannot be loaded from {folder}: {error}") from error
+    model.eval()
+    modules = tuple(model.children())
+    _check_first(name, modules[0])
+    for module in modules[1:]:
+        module.float()
+    return _describe(model, modules)
+
+
+def position_limit(transformer: Any) -> int | None:
+    """Return how many tokens the model has positions for, None if its configuration names no limit.
+
+    Models of the RoBERTa family count positions from the padding index + 1 on, so that a table of 514 has room for
+    512 tokens; they are known by an embedding module with a padding index beside a table of positions.
+    """
+    positions = getattr(transformer.config, "max_position_embeddings", None)
+    if not isinstance(positions, int) or positions <= 0:
+        return None
+    for module in transformer.modules():
+        padding_index, table = getattr(module, "padding_idx", None), getattr(module, "position_embeddings", None)
+        if isinstance(padding_index, int) and hasattr(table, "num_embeddings"):
+            return positions - padding_index - 1
+    return positions
+
+
+def _check_first(name: str, first: Any) -> None:
+    from sentence_transformers.sentence_transformer.modules import Transformer
+
+    if not isinstance(first, Transformer):
+        kind = type(first).__name__
+        raise SettingsError(f"model {name!r} begins with a {kind} module: only text transformers are served")
+    if "text" not in first.modality_config or "message" in first.modality_config:
+        raise SettingsError(f"model {name!r} wants chat messages or no text at all: only plain text is served")
+    if not getattr(first.tokenizer, "is_fast", False):
+        raise SettingsError(f"model {name!r} has no fast tokenizer")
+
+
+def _describe(model: Any, modules: tuple[Any, ...]) -> SentenceModel:
+    tokenizer = modules[0].tokenizer
+    limits = [tokenizer.model_max_length, position_limit(modules[0].auto_model), UNBOUNDED_MAX_TOKENS]
+    named = [limit for limit in limits[:2] if limit is not None and limit < 10**9]
+    prompt = model.prompts.get(model.default_prompt_name) or "" if model.default_prompt_name else ""
+    leaves_prompt_out = any(getattr(module, "include_prompt", True) is False for module in modules)
+    return SentenceModel(
+        modules=modules,
+        tokenizer=tokenizer,
+        max_tokens=int(min(named or limits[2:])),
+        pad_id=tokenizer.pad_token_id or 0,
+        pads_left=tokenizer.padding_side == "left",
+        takes_type_ids="token_type_ids" in tokenizer.model_input_names,
+        prompt=prompt,
+        prompt_tokens=_count_tokens(tokenizer, prompt) if prompt and leaves_prompt_out else 0,
+        dim=model.truncate_dim,
+    )
+
+
+def _count_tokens(tokenizer: Any, prompt: str) -> int:
+    """Return the prompt's length without a trailing special token, as the library counts it."""
+    ids = tokenizer(prompt)["input_ids"]
+    return len(ids) - (1 if ids and ids[-1] in tokenizer.all_special_ids else 0)

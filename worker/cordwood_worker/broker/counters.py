@@ -1,0 +1,46 @@
+"""Counting batches for the queue's statistics: additions only, sent with the results they belong to."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from cordwood.errors import CordwoodError
+
+if TYPE_CHECKING:
+    from cordwood_worker.batch import Batch
+    from cordwood_worker.broker.connection import QueueConnection
+
+log = logging.getLogger(__name__)
+
+
+class Counters:
+    """The statistics that a worker adds to: batches, rows, tokens, padded_tokens and compute_us, in `stats`."""
+
+    def __init__(self, queue: QueueConnection) -> None:
+        self._queue = queue
+        self._unsent: dict[str, int] = {}
+
+    def add_batch(self, batch: Batch, compute_s: float) -> None:
+        """Count a batch that was computed."""
+        amounts = {
+            "batches": 1,
+            "rows": len(batch.rows),
+            "tokens": batch.real_tokens,
+            "padded_tokens": batch.padded_tokens,
+            "compute_us": round(compute_s * 1e6),
+        }
+        for name, amount in amounts.items():
+            self._unsent[name] = self._unsent.get(name, 0) + amount
+
+    def flush(self) -> None:
+        """Send what was counted; a server that refuses costs nothing but the delay of the numbers."""
+        if not self._unsent:
+            return
+        stats = self._queue.keys.named("stats")
+        try:
+            self._queue.commands(*(("HINCRBY", stats, name, amount) for name, amount in self._unsent.items()))
+        except CordwoodError as error:
+            log.debug("counters kept: %s", error)
+        else:
+            self._unsent.clear()

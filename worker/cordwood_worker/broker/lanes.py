@@ -1,0 +1,126 @@
+"""Reading the lanes: the one place where entries are delivered to this consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from redis.exceptions import ResponseError
+
+from cordwood import connection
+from cordwood.errors import CordwoodError, InvalidInput
+from cordwood.job import check_job_id
+from cordwood.keys import AGAIN, ALL_LANES, GROUP, LANES
+from cordwood_worker.broker.connection import QueueConnection
+from cordwood_worker.entry import Entry
+
+WEIGHTS: Final[Mapping[str, int]] = {"high": 6, "normal": 3, "low": 1}
+MAX_HINT: Final = 1 << 20
+
+
+class GroupMissing(CordwoodError):
+    """A stream or its group was deleted: create it again, then look for records whose entries are gone."""
+
+
+class LaneReader:
+    """Reads entries from a queue's lanes, on a connection of its own that never repeats a read by itself."""
+
+    def __init__(self, queue: QueueConnection, clock: Callable[[], float]) -> None:
+        self._queue = queue
+        self._clock = clock
+
+    def create_groups(self) -> bool:
+        """Create each lane's group, from the start of its stream; return whether any was missing."""
+        created = False
+        for lane in ALL_LANES:
+            with connection.translated_errors():
+                try:
+                    self._queue.redis.xgroup_create(self._queue.keys.lane(lane), GROUP, id="0", mkstream=True)
+                except ResponseError as error:
+                    if "BUSYGROUP" not in str(error):
+                        raise
+                else:
+                    created = True
+        return created
+
+    def read(self, room: int, block_ms: int) -> list[Entry]:
+        """Read up to `room` entries, by the lanes' weights; wait up to `block_ms` where there is nothing.
+
+        Raises GroupMissing after a flush or a deletion.
+        """
+        entries = self._read_shares(shares(room))
+        left = room - len(entries)
+        if entries and left > 0:
+            entries += self._read_shares(dict.fromkeys(LANES, left), most=left)
+        if entries or block_ms <= 0:
+            return entries
+        streams = {self._queue.keys.lane(lane): ">" for lane in ALL_LANES}
+        return self._read_group(max(1, room // len(ALL_LANES)), ("BLOCK", block_ms), streams)
+
+    def fetch(self, places: list[tuple[str, str]]) -> list[Entry]:
+        """Read entries that are pending for this consumer already; those deleted meanwhile are acknowledged."""
+        entries: list[Entry] = []
+        for lane, entry_id in places:
+            stream = self._queue.keys.lane(lane)
+            found = self._execute(("XRANGE", stream, entry_id, entry_id))
+            if found and found[0][1] is not None:
+                entries.append(self._entry(lane, *found[0]))
+            else:
+                self._execute(("XACK", stream, GROUP, entry_id))
+        return entries
+
+    def _read_shares(self, counts: Mapping[str, int], most: int | None = None) -> list[Entry]:
+        """Read each lane up to its count, in one round trip unless `most` bounds all of them together."""
+        entries: list[Entry] = []
+        for lane, count in counts.items():
+            wanted = count if most is None else min(count, most - len(entries))
+            if wanted > 0:
+                entries += self._read_group(wanted, (), {self._queue.keys.lane(lane): ">"})
+        return entries
+
+    def _read_group(self, count: int, block: tuple[str | int, ...], streams: Mapping[str, str]) -> list[Entry]:
+        head = ("XREADGROUP", "GROUP", GROUP, self._queue.consumer, "COUNT", count)
+        return self._entries(self._execute((*head, *block, "STREAMS", *streams, *streams.values())))
+
+    def _execute(self, command: tuple[str | int, ...]) -> Any:
+        with connection.translated_errors():
+            try:
+                return self._queue.redis.execute_command(*command)
+            except ResponseError as error:
+                # A blocked read whose stream is deleted says UNBLOCKED; the next one says NOGROUP. They are one thing.
+                if "NOGROUP" in str(error) or "UNBLOCKED" in str(error):
+                    raise GroupMissing(str(error)) from error
+                raise
+
+    def _entries(self, reply: list[Any] | None) -> list[Entry]:
+        lanes = {self._queue.keys.lane(lane).encode(): lane for lane in ALL_LANES}
+        return [
+            self._entry(lanes[stream], entry_id, fields)
+            for stream, delivered in reply or []
+            for entry_id, fields in delivered
+        ]
+
+    def _entry(self, lane: str, entry_id: bytes, fields: Mapping[bytes, bytes] | None) -> Entry:
+        known = fields or {}
+        job_id, hint = acceptable_id(known.get(b"id", b"")), read_hint(known.get(b"n", b""))
+        return Entry(lane, entry_id.decode(), job_id, hint, self._clock())
+
+
+def shares(room: int) -> dict[str, int]:
+    """Divide the room: a quarter at most for `again`, which is read first, the rest by weight, each at least 1."""
+    again = max(1, room // 4)
+    rest, total = max(0, room - again), sum(WEIGHTS.values())
+    return {AGAIN: again, **{lane: max(1 if room > 1 else 0, rest * WEIGHTS[lane] // total) for lane in LANES}}
+
+
+def acceptable_id(raw: bytes) -> str:
+    """Return the job ID that an entry names, '' if no producer could have written it."""
+    try:
+        return check_job_id(raw.decode())
+    except (UnicodeDecodeError, InvalidInput):
+        return ""
+
+
+def read_hint(raw: bytes) -> int:
+    """Return a length hint of 1 to `MAX_HINT` tokens, whatever the entry says."""
+    return min(max(1, int(raw)), MAX_HINT) if raw.isdigit() and len(raw) < 10 else 1

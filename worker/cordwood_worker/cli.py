@@ -1,0 +1,158 @@
+"""The `cordwood-worker` command."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+import cordwood
+from cordwood.embedded import EmbeddedServer
+from cordwood.errors import CordwoodError, SettingsError
+from cordwood.settings import Settings, load
+from cordwood_worker.backends.loading import load_backend
+from cordwood_worker.exit_codes import ExitCode
+from cordwood_worker.worker import Worker
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+log = logging.getLogger(__name__)
+
+
+def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command one flag for every plain setting, named as in TOML with dashes."""
+    for name, field in reversed(Settings.model_fields.items()):
+        if name != "queues":
+            default = "none" if field.default is None else field.default
+            option = click.option(f"--{name.replace('_', '-')}", name, help=f"Setting {name}; default {default}.")
+            command = option(command)
+    return command
+
+
+@click.group(context_settings=CONTEXT)
+@click.version_option(cordwood.__version__, prog_name="cordwood-worker")
+def cli() -> None:
+    """Run Cordwood's workers."""
+
+
+@cli.command()
+@click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Settings, as TOML.")
+@click.option("--queue", help="The queue to serve, if the settings have several.")
+@click.option("--burst", is_flag=True, help="Exit when the queue is empty.")
+@settings_options
+def run(config: Path | None, queue: str | None, *, burst: bool, **flags: str | None) -> None:
+    r"""Serve a queue until SIGTERM or Ctrl-C. A second signal hands everything back at once.
+
+    Without a server's URL the embedded server is started, and stopped after the worker.
+
+    Exit codes: 0 clean, 1 crashed, 2 wrong usage, 3 the batch in hand was not done within drain_s, 4 device broken,
+    5 not started.
+
+    \b
+    Example:
+      cordwood-worker run --config configs/local.toml
+    """
+    try:
+        settings = load(config, os.environ, {name: value for name, value in flags.items() if value is not None})
+        configure_logging(settings.log_level)
+        code = serve(settings, choose_queue(settings, queue), burst=burst)
+    except CordwoodError as error:
+        click.echo(f"cordwood-worker: {error}", err=True)
+        code = ExitCode.NOT_STARTED
+    end_process(code)
+
+
+def serve(settings: Settings, queue: str, *, burst: bool) -> ExitCode:
+    """Load the model, find the server, and work; raises SettingsError or ServerUnavailable if it cannot begin."""
+    with signals_kept() as pending, server_url(settings) as url:
+        backend = load_backend(settings.queue(queue))
+        backend.warm_up()
+        worker = Worker(settings, queue, backend, url)
+        pending.deliver_to(worker.stop)
+        return worker.run(burst=burst)
+
+
+def choose_queue(settings: Settings, queue: str | None) -> str:
+    """Return the queue to serve: the one that was asked for, or the only one there is."""
+    if queue is not None:
+        settings.queue(queue)
+        return queue
+    if len(settings.queues) != 1:
+        names = ", ".join(sorted(settings.queues)) or "none"
+        raise SettingsError(f"name the queue to serve with --queue: the settings have {names}")
+    return next(iter(settings.queues))
+
+
+@contextmanager
+def server_url(settings: Settings) -> Iterator[str]:
+    """Give the configured server's URL, or run the embedded server for as long as the block lasts."""
+    if settings.redis_url is not None:
+        yield settings.redis_url
+        return
+    with EmbeddedServer(settings.data_dir) as server:
+        yield server.url
+
+
+class PendingSignals:
+    """Takes SIGTERM and SIGINT from the start of the process on, also before there is a worker to tell."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._receiver: Callable[[], None] | None = None
+
+    def take(self, number: int, frame: FrameType | None) -> None:
+        """The handler."""
+        del number, frame
+        self._count += 1
+        if self._receiver is not None:
+            self._receiver()
+        elif self._count > 1:
+            # Still loading: there is nothing in hand that could be lost.
+            os._exit(ExitCode.INTERRUPTED)
+
+    def deliver_to(self, receiver: Callable[[], None]) -> None:
+        """Tell the receiver of each signal from now on, and of those that came before."""
+        self._receiver = receiver
+        for _ in range(self._count):
+            receiver()
+
+
+@contextmanager
+def signals_kept() -> Iterator[PendingSignals]:
+    """Handle SIGTERM and SIGINT by `PendingSignals` while the block lasts."""
+    pending = PendingSignals()
+    before = {number: signal.signal(number, pending.take) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield pending
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def configure_logging(level: str) -> None:
+    """Log to standard error."""
+    logging.basicConfig(level=level.upper(), format=LOG_FORMAT, stream=sys.stderr)
+
+
+def end_process(code: ExitCode) -> None:
+    """Leave at once: a thread that still hangs in a batch must not keep the process."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def main() -> None:
+    """Run the command line."""
+    cli()

@@ -1,0 +1,117 @@
+"""Run a batch, whatever the device makes of it: each row ends in its own output or its own failure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+import numpy as np
+
+from cordwood_worker.backends import DeviceBroken, DeviceOutOfMemory
+from cordwood_worker.batch import Batch, Row, RowFailure, RowOutput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from cordwood_worker.backends import Backend
+
+RowOutcome = RowOutput | RowFailure
+
+OUT_OF_MEMORY: Final = "out-of-memory"
+NON_FINITE: Final = "non-finite"
+BAD_BACKEND: Final = "bad-backend"
+MAX_MESSAGE_CHARACTERS: Final = 500
+_MAX_RAW_CHARACTERS: Final = 4 * MAX_MESSAGE_CHARACTERS
+
+
+def execute(backend: Backend, batch: Batch) -> list[RowOutcome]:
+    """Run a batch and return each row's outcome, in the order of the rows.
+
+    A batch that raises or runs out of memory is run again in halves, down to single rows. A single row fails as
+    `out-of-memory` at once, with the exception's own type and message once it has raised alone twice, and as
+    `non-finite` if its output has NaN or infinity although it ran alone. Outputs of another shape or dtype than
+    float32 (rows, spec.dim) are the backend's fault and belong to nobody: every row of that run fails as
+    `bad-backend`, which is transient.
+
+    At most 3n - 1 runs for n rows: the halves are a tree of at most 2n - 1 runs, and each row may run once more. One
+    bad row costs at most 2 * ceil(log2(n)) + 2 runs.
+
+    Raises DeviceBroken at once and as it is; nothing may be stored or acknowledged then.
+    """
+    return _run(backend, batch.rows) if batch.rows else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """Why a run gave no outputs; the exception itself, which holds on to the device's memory, is let go."""
+
+    code: str
+    message: str
+
+
+def _run(backend: Backend, rows: Sequence[Row]) -> list[RowOutcome]:
+    answer = _attempt(backend, rows)
+    alone = len(rows) == 1
+    if alone and isinstance(answer, _Fault) and answer.code not in (OUT_OF_MEMORY, BAD_BACKEND):
+        answer = _attempt(backend, rows)
+    if not isinstance(answer, _Fault):
+        return _assign(backend, rows, answer)
+    if alone or answer.code == BAD_BACKEND:
+        transient = answer.code == BAD_BACKEND
+        return [RowFailure(row, answer.code, answer.message, transient) for row in rows]
+    middle = (len(rows) + 1) // 2
+    return _run(backend, rows[:middle]) + _run(backend, rows[middle:])
+
+
+def _assign(backend: Backend, rows: Sequence[Row], values: NDArray[np.float32]) -> list[RowOutcome]:
+    """Give each row its own line of the outputs; lines that are not finite are computed again alone, then failed.
+
+    Invariant 4 is kept here: this is the one place where outputs meet rows, by position, and `_attempt` has checked
+    that there are exactly as many lines as rows and copied them out of the backend's buffers.
+    """
+    outcomes: list[RowOutcome] = []
+    finite = cast("NDArray[np.bool_]", np.isfinite(values).all(axis=1)).tolist()
+    for row, line, is_finite in zip(rows, values, finite, strict=True):
+        if is_finite:
+            outcomes.append(RowOutput(row, line))
+        elif len(rows) == 1:
+            outcomes.append(RowFailure(row, NON_FINITE, "the model's output has NaN or infinity"))
+        else:
+            outcomes.extend(_run(backend, [row]))
+    return outcomes
+
+
+def _attempt(backend: Backend, rows: Sequence[Row]) -> NDArray[np.float32] | _Fault:
+    """Run rows once; the outputs are a copy, so that no later run can write over them."""
+    batch = Batch(tuple(rows))
+    try:
+        values: object = backend.run(batch)
+    except DeviceBroken:
+        raise
+    except (DeviceOutOfMemory, MemoryError):
+        what = f"{len(rows)} rows of up to {batch.longest} tokens do not fit the device's memory"
+        return _Fault(OUT_OF_MEMORY, what)
+    except Exception as error:  # noqa: BLE001 - the batch boundary: whatever a model raises is a row's fault
+        return _Fault(type(error).__name__, describe(error))
+    expected = (len(rows), backend.spec.dim)
+    if not isinstance(values, np.ndarray) or values.shape != expected or values.dtype != np.float32:
+        return _Fault(BAD_BACKEND, f"the backend returned {_description(values)}, not float32 of shape {expected}")
+    return np.array(values, dtype=np.float32, order="C")
+
+
+def _description(values: object) -> str:
+    if isinstance(values, np.ndarray):
+        return f"{values.dtype} of shape {values.shape}"
+    return f"a {type(values).__name__}"
+
+
+def describe(error: Exception) -> str:
+    """Return an exception's text on one line, without control characters, cut to `MAX_MESSAGE_CHARACTERS`."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - an exception that cannot even say its text must not cost the batch
+        return ""
+    line = " ".join(text[:_MAX_RAW_CHARACTERS].split())
+    return "".join(character for character in line if character.isprintable())[:MAX_MESSAGE_CHARACTERS]

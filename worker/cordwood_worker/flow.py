@@ -1,0 +1,51 @@
+"""What the stages of a worker share: the queues between them, and the signals that end them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from queue import Queue
+from threading import Event
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cordwood_worker.assembly import Assembly
+    from cordwood_worker.batch import Batch, RowFailure, RowOutput
+    from cordwood_worker.entry import Entry
+    from cordwood_worker.held import Held
+    from cordwood_worker.hopper import Hopper
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """A batch and what its rows came to, in row order. `compute_s` is the device's time for it."""
+
+    batch: Batch
+    rows: list[RowOutput | RowFailure]
+    compute_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The way of a job through a worker; every queue on it is bounded."""
+
+    held: Held
+    hopper: Hopper
+    assembly: Assembly
+    inbox: Queue[list[Entry]]
+    outbox: Queue[Computed]
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """The events that steer a worker's loops; the three stops in the order of their urgency."""
+
+    paused: Event = field(default_factory=Event)
+    """Fetch nothing until it is cleared."""
+    repair_wanted: Event = field(default_factory=Event)
+    """Entries were lost: look for records without their place."""
+    stop_fetching: Event = field(default_factory=Event)
+    """Fetch nothing more, ever."""
+    stop_working: Event = field(default_factory=Event)
+    """Begin no other batch, prepare nothing more."""
+    stop_all: Event = field(default_factory=Event)
+    """End all loops; do not even wait for the batch in hand."""

@@ -1,0 +1,117 @@
+"""Putting a worker's parts together: which part is made of which."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from queue import Queue
+from typing import TYPE_CHECKING, Final
+
+from cordwood import connection
+from cordwood.connection import Patience
+from cordwood.job import JobLimits
+from cordwood.keys import Keys
+from cordwood_worker.assembly import Assembly
+from cordwood_worker.broker.attempts import Attempts
+from cordwood_worker.broker.connection import QueueConnection
+from cordwood_worker.broker.counters import Counters
+from cordwood_worker.broker.lanes import LaneReader
+from cordwood_worker.broker.upkeep import Upkeep
+from cordwood_worker.collect import BatchLimits, Collector
+from cordwood_worker.fetch import BLOCK_MS, Fetcher
+from cordwood_worker.finish import Finisher
+from cordwood_worker.flow import Flow, Signals
+from cordwood_worker.heartbeat import Heartbeat, Renewal
+from cordwood_worker.held import Held, Room
+from cordwood_worker.hopper import Hopper
+from cordwood_worker.janitor import Janitor
+from cordwood_worker.prepare import Preparer
+from cordwood_worker.run import Runner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cordwood.settings import Settings
+    from cordwood_worker.backends import Backend
+
+READ_PATIENCE: Final = Patience(timeout_s=BLOCK_MS / 1000 + 4.0, retries=0)
+BATCHES_TO_STORE: Final = 2
+"""Computed batches that may wait to be stored: then the device waits for the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A worker's ways to the server, one for each kind of use."""
+
+    attempts: Attempts
+    upkeep: Upkeep
+    counters: Counters
+    reader: LaneReader
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """All loops of a worker: the stages a job passes through, and the duties beside them."""
+
+    fetcher: Fetcher
+    preparer: Preparer
+    runner: Runner
+    finisher: Finisher
+    heartbeat: Heartbeat
+    renewal: Renewal
+    janitor: Janitor
+
+
+def batch_limits(settings: Settings, queue: str) -> BatchLimits:
+    """The limits of a queue's batches, as the batch former wants them."""
+    budget = settings.batch_limits(queue)
+    return BatchLimits(budget.max_tokens, budget.max_rows, budget.max_wait_ms / 1000)
+
+
+def open_server(settings: Settings, url: str, keys: Keys, consumer: str) -> Server:
+    """Make the connections: one pool for scripts, and one connection for reading that never repeats a read."""
+    scripts = QueueConnection(connection.connect(url), keys, consumer)
+    reads = QueueConnection(connection.connect(url, READ_PATIENCE, max_connections=2), keys, consumer)
+    beat_s, ttl_s = settings.heartbeat_s, settings.heartbeat_ttl_s
+    return Server(
+        attempts=Attempts(scripts, settings.dead_ttl_s),
+        upkeep=Upkeep(scripts, heartbeat_s=beat_s, ttl_s=ttl_s, clock=time.monotonic),
+        counters=Counters(scripts),
+        reader=LaneReader(reads, time.monotonic),
+    )
+
+
+def open_flow(settings: Settings, limits: BatchLimits, backend: Backend) -> Flow:
+    """Make the bounded ways between the stages."""
+    ahead = settings.lookahead
+    return Flow(
+        held=Held(Room(rows=ahead * limits.max_rows, tokens=ahead * limits.max_tokens)),
+        hopper=Hopper(Collector(limits), time.monotonic),
+        assembly=Assembly(backend.spec, settings.max_result_bytes),
+        inbox=Queue(maxsize=ahead),
+        outbox=Queue(maxsize=BATCHES_TO_STORE),
+    )
+
+
+def build_line(
+    settings: Settings,
+    server: Server,
+    flow: Flow,
+    backend: Backend,
+    signals: Signals,
+    info: Callable[[], Mapping[str, object]],
+) -> Line:
+    """Make the loops."""
+    fetcher = Fetcher(server.reader, flow, signals)
+    job_limits = JobLimits(settings.max_payload_bytes, settings.max_inputs)
+    lease_s, upkeep = settings.lease_s, server.upkeep
+    return Line(
+        fetcher=fetcher,
+        preparer=Preparer(server.attempts, backend, flow, job_limits),
+        runner=Runner(server.attempts, backend, flow, signals, time.monotonic),
+        finisher=Finisher(server.attempts, server.counters, flow, random.SystemRandom()),
+        heartbeat=Heartbeat(upkeep, info, settings.heartbeat_s, signals),
+        renewal=Renewal(upkeep, server.reader, flow.held, fetcher.pass_on, lease_s=lease_s, signals=signals),
+        janitor=Janitor(upkeep, flow.held, fetcher.pass_on, signals),
+    )

@@ -1,0 +1,177 @@
+"""One worker: serves one queue with one backend, and stops in the right order."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import time
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Final
+
+import cordwood
+from cordwood.errors import CordwoodError
+from cordwood.keys import queue_keys
+from cordwood_worker.backends import Backend, DeviceBroken
+from cordwood_worker.exit_codes import ExitCode
+from cordwood_worker.flow import Signals
+from cordwood_worker.line import Line, batch_limits, build_line, open_flow, open_server
+from cordwood_worker.loop import Backoff, Loop, run_loop
+
+if TYPE_CHECKING:
+    from cordwood.settings import Settings
+
+BURST_IDLE_READS: Final = 2
+"""With `burst`: reads in a row that found nothing, before the worker takes the queue for empty."""
+CHECK_S: Final = 0.1
+
+log = logging.getLogger(__name__)
+
+
+class Worker:
+    """Fetches jobs of one queue, runs them in batches and stores their outcomes, until it is told to stop.
+
+    Its threads: fetch, prepare, run and finish, one for each stage, so that one batch computes while the next is
+    made ready and the last is stored; and heartbeat, renewal and janitor beside them.
+    """
+
+    def __init__(self, settings: Settings, queue: str, backend: Backend, url: str) -> None:
+        self.consumer = f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
+        self._settings = settings
+        self._backend = backend
+        self._signals = Signals()
+        self._asked_to_stop = Event()
+        self._cut_short = Event()
+        self._code = ExitCode.CLEAN
+        self._started_s = time.time()
+        self._server = open_server(settings, url, queue_keys(queue), self.consumer)
+        self._flow = open_flow(settings, batch_limits(settings, queue), backend)
+        self._line: Line = build_line(settings, self._server, self._flow, backend, self._signals, self.info)
+        self._threads: dict[str, Thread] = {}
+
+    def stop(self) -> None:
+        """Ask it to stop after the batch in hand; asked again, to stop now. Safe in a signal handler."""
+        if self._asked_to_stop.is_set():
+            self._cut_short.set()
+        self._asked_to_stop.set()
+
+    def info(self) -> dict[str, object]:
+        """What the registry shows of this worker."""
+        spec = self._backend.spec
+        return {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "version": cordwood.__version__,
+            "started_ms": round(self._started_s * 1000),
+            "task": spec.task,
+            "model": spec.model,
+            "fingerprint": spec.fingerprint,
+            "device": spec.device,
+            "precision": spec.precision,
+            "backend": spec.backend,
+            "held": len(self._flow.held),
+        }
+
+    def run(self, *, burst: bool = False) -> ExitCode:
+        """Work until asked to stop, or with `burst` until the queue is empty; return how it ended."""
+        if not self._register():
+            return ExitCode.CLEAN
+        for name, loop, stop in self._loops():
+            self._threads[name] = Thread(target=self._guard, args=(loop, stop), name=f"cordwood-{name}", daemon=True)
+            self._threads[name].start()
+        log.info("worker %s is ready", self.consumer)
+        while not self._asked_to_stop.wait(CHECK_S):
+            if burst and self._is_burst_over():
+                break
+        return self._shut_down()
+
+    def _loops(self) -> list[tuple[str, Loop, Event]]:
+        line, signals = self._line, self._signals
+        return [
+            ("heartbeat", line.heartbeat, signals.stop_all),
+            ("finish", line.finisher, signals.stop_all),
+            ("run", line.runner, signals.stop_working),
+            ("prepare", line.preparer, signals.stop_working),
+            ("renewal", line.renewal, signals.stop_fetching),
+            ("janitor", line.janitor, signals.stop_fetching),
+            ("fetch", line.fetcher, signals.stop_fetching),
+        ]
+
+    def _register(self) -> bool:
+        """Show that it lives before it reads; wait for a server that is not there yet. False if asked to stop first."""
+        spec = self._backend.spec
+        published: dict[str, str | int] = {
+            "task": spec.task,
+            "model": spec.model,
+            "fingerprint": spec.fingerprint,
+            "dim": spec.dim,
+            "max_tokens": spec.max_tokens,
+            "precision": spec.precision,
+            "backend": spec.backend,
+            "max_inputs": self._settings.max_inputs,
+            "max_payload_bytes": self._settings.max_payload_bytes,
+        }
+        backoff = Backoff()
+        while not self._asked_to_stop.is_set():
+            try:
+                self._line.heartbeat.beat()
+                self._server.upkeep.announce(published)
+                if self._server.reader.create_groups():
+                    self._signals.repair_wanted.set()
+            except CordwoodError as error:
+                log.warning("not registered yet: %s", error)
+                self._asked_to_stop.wait(backoff.next_s())
+            else:
+                return True
+        return False
+
+    def _guard(self, loop: Loop, stop: Event) -> None:
+        """Run one loop; whatever ends it early ends the worker: a process must not live on without one of its parts."""
+        try:
+            run_loop(loop, stop, log)
+        except DeviceBroken as error:
+            log.critical("the device is broken, nothing of its batch is acknowledged: %s", error)
+            self._end_early(ExitCode.DEVICE_BROKEN)
+        except Exception:
+            log.exception("%s ended by an error", type(loop).__name__)
+            self._end_early(ExitCode.CRASHED)
+
+    def _end_early(self, code: ExitCode) -> None:
+        self._code = code
+        self._cut_short.set()
+        self._asked_to_stop.set()
+
+    def _is_burst_over(self) -> bool:
+        return self._line.fetcher.idle_reads >= BURST_IDLE_READS and len(self._flow.held) == 0
+
+    def _shut_down(self) -> ExitCode:
+        """Stop in the order of the flow: fetch nothing, begin nothing, finish the batch in hand, hand back the rest.
+
+        After a crash nothing is handed back and the marks stay: others take over, and know what was on the device.
+        """
+        deadline_s = time.monotonic() + self._settings.drain_s
+        self._signals.stop_fetching.set()
+        self._signals.stop_working.set()
+        self._flow.hopper.close()
+        drained = self._code is ExitCode.CLEAN and self._drain(deadline_s)
+        self._signals.stop_all.set()
+        try:
+            if self._code is ExitCode.CLEAN:
+                handed_back = self._server.attempts.release(self._flow.held.everything())
+                log.info("handed back %d entries", len(handed_back))
+            self._server.upkeep.withdraw()
+        except CordwoodError as error:
+            log.warning("the server was not told of the end, others take over after the heartbeat's TTL: %s", error)
+        if self._code is ExitCode.CLEAN and not drained:
+            self._code = ExitCode.DRAIN_TIMED_OUT
+        return self._code
+
+    def _drain(self, deadline_s: float) -> bool:
+        """Wait for the batch in hand and for what is computed to be stored; False if time or patience ended first."""
+        while time.monotonic() < deadline_s and not self._cut_short.is_set():
+            working = any(self._threads[name].is_alive() for name in ("run", "prepare"))
+            if not working and self._line.finisher.is_idle:
+                return True
+            self._cut_short.wait(CHECK_S / 5)
+        return False
