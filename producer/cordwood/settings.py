@@ -70,13 +70,11 @@ _CountOrNone = Annotated[int, Field(ge=0), _NotBool]
 _Bytes = Annotated[int, Field(ge=1, le=MAX_PAYLOAD_BYTES), _NotBool]
 _Option = Annotated[str | int | float | bool, BeforeValidator(_plain)]
 
-_STRICT_SHAPE: Final = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True)
-
 
 class BatchBudget(BaseModel):
     """How large a batch may be, in tokens with padding and in rows, and how long its oldest job may wait for it."""
 
-    model_config = _STRICT_SHAPE
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     max_tokens: _Count
     max_rows: _Count
@@ -89,7 +87,7 @@ class QueueSettings(BaseModel):
     `model` is a hub name, a folder, or `python:package.module:factory`, which gets `options`.
     """
 
-    model_config = _STRICT_SHAPE
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     task: Literal["embed", "classify", "zero_shot", "rerank"] = "embed"
     model: Annotated[str, Field(min_length=1)]
@@ -108,7 +106,7 @@ class Settings(BaseModel):
     A `result_ttl_s` of 0 keeps results for good. Relative paths are meant from the working directory.
     """
 
-    model_config = _STRICT_SHAPE
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     redis_url: Annotated[str, AfterValidator(_valid_url)] | None = None
     data_dir: Annotated[Path, AfterValidator(_home_expanded)] = Path(".cordwood")

@@ -96,7 +96,7 @@ def test_a_broken_device_stays_broken() -> None:
         run(backend, "good")
 
 
-@pytest.mark.parametrize("marker, code", [("KILL", -9), ("EXIT", EXIT_CODE)])
+@pytest.mark.parametrize(("marker", "code"), [("KILL", -9), ("EXIT", EXIT_CODE)])
 def test_some_texts_end_the_process(marker: str, code: int) -> None:
     """By a signal that nobody can catch, or without any clean-up."""
     program = (
@@ -134,7 +134,7 @@ def test_the_factory_reads_the_queues_options() -> None:
 
 
 @pytest.mark.parametrize(
-    "options, message", [({"dimm": 3}, "'dimm' is not one of"), ({"dim": "3"}, "dim = '3'"), ({"dim": True}, "dim")]
+    ("options", "message"), [({"dimm": 3}, "'dimm' is not one of"), ({"dim": "3"}, "dim = '3'"), ({"dim": True}, "dim")]
 )
 def test_wrong_options_are_named(options: dict[str, Any], message: str) -> None:
     """A typo must not make a test pass for the wrong reason."""

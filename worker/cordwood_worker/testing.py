@@ -64,7 +64,8 @@ class FaultOptions:
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> FaultOptions:
         """Check the options of a queue; SettingsError names an unknown one or one of another type."""
-        known = {field.name: type(field.default) for field in fields(cls)}
+        defaults = cls()
+        known = {field.name: type(getattr(defaults, field.name)) for field in fields(cls)}
         values: dict[str, Any] = {}
         for name, value in options.items():
             kind = known.get(name)

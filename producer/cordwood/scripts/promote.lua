@@ -9,7 +9,9 @@
 local promoted = 0
 for i, id in ipairs(ARGV) do
   local due = tonumber(redis.call('ZSCORE', K.delayed, id) or '')
-  if due and due <= now then
+  -- They come in the order of their time.
+  if due and due > now then break end
+  if due then
     local rec = read_record(KEYS[FIRST_RECORD + i - 1])
     if rec and rec.state == 'delayed' then
       local hint = redis.call('HGET', rec.key, 'hi') or 0

@@ -44,7 +44,7 @@ def test_a_folder_is_a_torch_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "model, message",
+    ("model", "message"),
     [
         ("python:", "not of the form"),
         ("python:cordwood_worker.testing", "not of the form"),

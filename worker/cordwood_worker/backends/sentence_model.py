@@ -44,7 +44,8 @@ def load_sentence_model(name: str, folder: Path, placement: Placement) -> Senten
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging as transformers_logging
 
-    transformers_logging.disable_progress_bar()
+    quiet: Any = transformers_logging  # its functions are untyped
+    quiet.disable_progress_bar()
     try:
         model: Any = SentenceTransformer(
             str(folder),

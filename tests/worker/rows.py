@@ -1,0 +1,15 @@
+"""Rows for the tests of what handles them."""
+
+from __future__ import annotations
+
+from cordwood_worker.batch import Batch, Row, Tokens
+
+
+def make_row(number: int, length: int, arrived_s: float = 0.0, *, job: str = "", suspect: bool = False) -> Row:
+    """A row that its job ID tells apart from all others."""
+    return Row(job or f"job-{number}", number, Tokens(range(length)), arrived_s, suspect)
+
+
+def numbers(batch: Batch) -> list[int]:
+    """The numbers that `make_row` gave a batch's rows."""
+    return [row.index for row in batch.rows]
