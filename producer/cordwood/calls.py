@@ -58,9 +58,9 @@ def read_submissions(jobs: Sequence[EncodedJob], reply: object) -> list[Submissi
     return [_read_submission(job.id, bytes(answer).decode()) for job, answer in zip(jobs, reply, strict=True)]
 
 
-def watch_call(keys: Keys, job_ids: Sequence[str], *, waiter_mask: int) -> ScriptCall:
+def watch_call(keys: Keys, job_ids: Sequence[str], *, waiter_mask: int, patient: bool = True) -> ScriptCall:
     """Build the call that looks at jobs, and with a mask other than 0 asks to be told of their end."""
-    return ScriptCall("watch", record_keys(keys, job_ids), (waiter_mask, *RECORD_FIELDS))
+    return ScriptCall("watch", record_keys(keys, job_ids), (waiter_mask, *RECORD_FIELDS), patient)
 
 
 def read_watched(job_ids: Sequence[str], reply: object) -> list[JobRecord | None]:

@@ -20,18 +20,23 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """Plain commands sent together, not as a transaction; the answer is the list of their replies."""
+    """Plain commands sent together, not as a transaction; the answer is the list of their replies.
+
+    A call that is not `patient` is given up soon and not repeated by the connection: its operation does that.
+    """
 
     commands: tuple[tuple[Argument, ...], ...]
+    patient: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptCall:
-    """One call of a script; the answer is its reply."""
+    """One call of a script; the answer is its reply. `patient` is as in `Commands`."""
 
     name: str
     keys: tuple[str, ...]
     args: tuple[Argument, ...]
+    patient: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from cordwood.calls import submit_call, sweep_call, watch_call
-from cordwood.connection import SyncRedis
 from cordwood.errors import CordwoodError
 from cordwood.job import Job, JobLimits, encode_job
 from cordwood.keys import ALL_LANES, GROUP, LANES
@@ -26,7 +25,7 @@ FAULTS: Final = (*[Fault.NONE] * 7, Fault.REFUSED, Fault.LOST_REPLY, Fault.TWICE
 class Run:
     """A world with some workers in it, and the next random step."""
 
-    def __init__(self, redis: SyncRedis, seed: int, replaced: Mapping[str, str]) -> None:
+    def __init__(self, redis: Any, seed: int, replaced: Mapping[str, str]) -> None:
         self.world = World(redis, f"run{seed}", replaced)
         self._random = Random(seed)
         self._names = 0
@@ -186,7 +185,7 @@ class Run:
         self._random.choice(self._actors).repair()
 
 
-def run_seed(redis: SyncRedis, seed: int, replaced: Mapping[str, str] | None = None, *, steps: int = STEPS) -> World:
+def run_seed(redis: Any, seed: int, replaced: Mapping[str, str] | None = None, *, steps: int = STEPS) -> World:
     """Make one run and return its world; raises Violation, with the seed, if an invariant does not hold."""
     run = Run(redis, seed, replaced or {})
     try:

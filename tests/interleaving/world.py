@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, Final
 
 from cordwood.calls import record_keys
-from cordwood.connection import SyncRedis, run_script, translated_errors
+from cordwood.connection import run_script, translated_errors
 from cordwood.errors import ServerUnavailable
 from cordwood.keys import ALL_LANES, Keys, queue_keys
 from cordwood.result import FINAL_STATES
@@ -41,7 +41,7 @@ class Fault(Enum):
 class World:
     """One queue, everything that was accepted, and how each job ended, as the server itself answered."""
 
-    redis: SyncRedis
+    redis: Any
     queue: str
     replaced: Mapping[str, str] = field(default_factory=dict)
     accepted: dict[str, bytes] = field(default_factory=dict)
@@ -118,11 +118,11 @@ class World:
                 self._note_end(job_id, answer.decode())
         elif call.name == "start":
             ids = [str(call.args[at]) for at in range(5, len(call.args), 4)]
-            for job_id, answer in zip(ids, reply, strict=True):
-                self._note_end(job_id, answer[0].decode())
+            for name, answer in zip(ids, reply, strict=True):
+                self._note_end(name, answer[0].decode())
         elif call.name in {"expire", "cancel"}:
-            for job_id, answer in zip(call.args, reply, strict=True):
-                self._note_end(str(job_id), answer.decode())
+            for argument, answer in zip(call.args, reply, strict=True):
+                self._note_end(str(argument), answer.decode())
 
     def _note_submitted(self, call: ScriptCall, reply: Any) -> None:
         if isinstance(reply, bytes):
