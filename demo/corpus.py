@@ -35,7 +35,7 @@ MODULES: Final = (
 """Modules written in Python. Their sources are read, not imported; one that this Python lacks is left out."""
 MIN_CHARACTERS: Final = 60
 MAX_CHARACTERS: Final = 200
-PASSAGES: Final = 2_048
+PASSAGES: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)

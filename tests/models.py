@@ -51,6 +51,7 @@ def build_bert(folder: Path, *, dim: int = 32, pooling: str = "mean", seed: int 
         torch.manual_seed(seed)
         BertModel(BertConfig(**{**fields, **config})).save_pretrained(str(bert))
     tokenizer.save_pretrained(str(bert))
-    modules: list[torch.nn.Module] = [Transformer(str(bert)), Pooling(dim, pooling_mode=pooling)]
+    mode: Any = pooling
+    modules: list[Any] = [Transformer(str(bert)), Pooling(dim, pooling_mode=mode)]
     SentenceTransformer(modules=modules, device="cpu").save(str(bare), create_model_card=False)
     return bare

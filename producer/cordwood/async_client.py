@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from cordwood import connection
-from cordwood.client import load_settings
+from cordwood.client import choose_url, load_settings
+from cordwood.connection import HASTY
 from cordwood.core import Core, JobOptions, Work, as_job, as_jobs, succeeded
 from cordwood.done_task import DoneTask
-from cordwood.embedded import resolve_url
-from cordwood.errors import JobNotFound
+from cordwood.errors import CordwoodError, JobNotFound
 from cordwood.result import JobRecord, Outcome, Result, read_outcome
 from cordwood.steps import Commands, Listen, Operation, Park, ScriptCall, Step
 
@@ -35,9 +36,10 @@ class AsyncClient:
 
     def __init__(self, url: str | None = None, *, queue: str = "embed", settings: Settings | None = None) -> None:
         chosen = load_settings() if settings is None else settings
-        self._url = url or resolve_url(chosen)
+        self._url = choose_url(url, chosen)
         self._core = Core(chosen, queue, time.monotonic)
         self._redis = connection.connect_async(self._url)
+        self._hasty = connection.connect_async(self._url, HASTY)
         self._readers: dict[str, DoneTask] = {}
 
     async def __aenter__(self) -> Self:
@@ -49,18 +51,20 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """End its connections and tasks. Jobs are not touched."""
-        for reader in self._readers.values():
+        """End its connections and tasks. Jobs are not touched; waits of other tasks end with CordwoodError."""
+        self._core.close()
+        for reader in list(self._readers.values()):
             await reader.close()
         self._readers.clear()
         await self._redis.aclose()
+        await self._hasty.aclose()
 
     async def submit(
         self, work: Work, *, job_id: str | None = None, queue: str | None = None, **options: Unpack[JobOptions]
     ) -> str:
         """Submit one job and return its ID; see `Client.submit`."""
         job = as_job(work, job_id, options)
-        return (await self._perform(self._core.submit(queue, [job])))[0]
+        return (await self._perform(self._core.submit(queue, [job], numbered=False)))[0]
 
     async def submit_many(
         self, works: Iterable[Work], *, queue: str | None = None, **options: Unpack[JobOptions]
@@ -84,7 +88,7 @@ class AsyncClient:
         return succeeded((await self.wait_many([job_id], timeout_s=timeout_s, queue=queue))[0])
 
     async def wait_many(
-        self, job_ids: Sequence[str], *, timeout_s: float | None = None, queue: str | None = None
+        self, job_ids: Iterable[str], *, timeout_s: float | None = None, queue: str | None = None
     ) -> list[Outcome]:
         """Wait for jobs and return a Result or a JobError for each, in the order of `job_ids`."""
         return await self._perform(self._core.wait_many(queue, job_ids, timeout_s, asyncio.Event()))
@@ -115,31 +119,34 @@ class AsyncClient:
         return await self._perform(self._core.embed(queue, texts, timeout_s, asyncio.Event(), options))
 
     async def _perform(self, operation: Operation[_T]) -> _T:
-        """Run an operation: perform each step that it yields, and give it the answer or the error."""
-        try:
-            step = next(operation)
-            while True:
-                try:
-                    answer = await self._perform_step(step)
-                except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - the operation decides
-                    step = operation.throw(error)
-                else:
-                    step = operation.send(answer)
-        except StopIteration as end:
-            value: _T = end.value
-            return value
+        """Run an operation: perform each step that it yields, and give it the answer or our own error."""
+        with closing(operation):
+            try:
+                step = next(operation)
+                while True:
+                    try:
+                        answer = await self._perform_step(step)
+                    except CordwoodError as error:
+                        step = operation.throw(error)
+                    else:
+                        step = operation.send(answer)
+            except StopIteration as end:
+                value: _T = end.value
+                return value
 
     async def _perform_step(self, step: Step) -> Any:
+        self._core.check_open()
         match step:
-            case Commands(commands):
+            case Commands(commands, patient):
+                redis = self._redis if patient else self._hasty
                 with connection.translated_errors():
-                    async with self._redis.pipeline(transaction=False) as pipeline:
+                    async with redis.pipeline(transaction=False) as pipeline:
                         for command in commands:
                             pipeline.execute_command(*command)
                         return await pipeline.execute()
             case ScriptCall():
                 with connection.translated_errors():
-                    return await connection.run_script_async(self._redis, step)
+                    return await connection.run_script_async(self._redis if step.patient else self._hasty, step)
             case Listen(keys):
                 await self._reader(keys.queue).listen()
             case Park(ticket, timeout_s):
@@ -151,8 +158,8 @@ class AsyncClient:
     def _reader(self, queue: str) -> DoneTask:
         if queue not in self._readers:
             keys = self._core.keys(queue)
-            shard = self._core.context.waiter_mask.bit_length() - 1
-            self._readers[queue] = DoneTask(self._url, keys.done(shard), self._core.table(keys))
+            stream = keys.done(self._core.context.done_shard)
+            self._readers[queue] = DoneTask(self._url, stream, self._core.table(keys))
         return self._readers[queue]
 
 

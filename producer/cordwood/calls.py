@@ -73,9 +73,9 @@ def read_watched(job_ids: Sequence[str], reply: object) -> list[JobRecord | None
     return records
 
 
-def sweep_call(name: str, keys: Keys, job_ids: Sequence[str]) -> ScriptCall:
+def sweep_call(name: str, keys: Keys, job_ids: Sequence[str], *, patient: bool = True) -> ScriptCall:
     """Build a call of `cancel`, `expire` or `promote`, which take job IDs and nothing else."""
-    return ScriptCall(name, record_keys(keys, job_ids), tuple(job_ids))
+    return ScriptCall(name, record_keys(keys, job_ids), tuple(job_ids), patient)
 
 
 def record_keys(keys: Keys, job_ids: Iterable[str]) -> tuple[str, ...]:

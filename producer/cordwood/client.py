@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from threading import Event
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from cordwood import connection, settings
+from cordwood.connection import HASTY
 from cordwood.core import Core, JobOptions, Work, as_job, as_jobs, succeeded
 from cordwood.done_thread import DoneThread
 from cordwood.embedded import resolve_url
-from cordwood.errors import JobNotFound
+from cordwood.errors import CordwoodError, InvalidInput, JobNotFound
 from cordwood.result import JobRecord, Outcome, Result, read_outcome
+from cordwood.server_url import check_url, masked_url
 from cordwood.steps import Commands, Listen, Operation, Park, ScriptCall, Step
 
 if TYPE_CHECKING:
@@ -36,11 +39,11 @@ class Client:
 
     def __init__(self, url: str | None = None, *, queue: str = "embed", settings: Settings | None = None) -> None:
         chosen = load_settings() if settings is None else settings
-        self._url = url or resolve_url(chosen)
+        self._url = choose_url(url, chosen)
         self._core = Core(chosen, queue, time.monotonic)
         self._redis = connection.connect(self._url)
-        self._readers: dict[str, DoneThread] = {}
-        self._process = os.getpid()
+        self._hasty = connection.connect(self._url, HASTY)
+        self._readers: dict[tuple[int, str], DoneThread] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -51,11 +54,14 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """End its connections and threads. Jobs are not touched; waits of other threads end with ServerUnavailable."""
-        for reader in self._readers.values():
-            reader.close()
+        """End its connections and threads. Jobs are not touched; waits of other threads end with CordwoodError."""
+        self._core.close()
+        for (process, _), reader in list(self._readers.items()):
+            if process == os.getpid():
+                reader.close()
         self._readers.clear()
         self._redis.close()
+        self._hasty.close()
 
     def submit(
         self, work: Work, *, job_id: str | None = None, queue: str | None = None, **options: Unpack[JobOptions]
@@ -66,7 +72,7 @@ class Client:
         contents; QueueFull or ServerFull, and then the job was not accepted.
         """
         job = as_job(work, job_id, options)
-        return self._perform(self._core.submit(queue, [job]))[0]
+        return self._perform(self._core.submit(queue, [job], numbered=False))[0]
 
     def submit_many(
         self, works: Iterable[Work], *, queue: str | None = None, **options: Unpack[JobOptions]
@@ -98,7 +104,7 @@ class Client:
         return succeeded(self.wait_many([job_id], timeout_s=timeout_s, queue=queue)[0])
 
     def wait_many(
-        self, job_ids: Sequence[str], *, timeout_s: float | None = None, queue: str | None = None
+        self, job_ids: Iterable[str], *, timeout_s: float | None = None, queue: str | None = None
     ) -> list[Outcome]:
         """Wait for jobs and return a Result or a JobError for each, in the order of `job_ids`.
 
@@ -110,7 +116,10 @@ class Client:
     def as_completed(
         self, job_ids: Iterable[str], *, timeout_s: float | None = None, queue: str | None = None
     ) -> Iterator[Outcome]:
-        """Yield a Result or a JobError for each job as it ends; raise WaitTimeout as `wait_many` does."""
+        """Yield a Result or a JobError for each job, in the order of their ends; raise WaitTimeout as `wait_many` does.
+
+        The time runs from the first value asked for. Left half way it leaves nothing behind.
+        """
         with self._core.wait(queue, job_ids, timeout_s, Event()) as wait:
             while wait.pending:
                 yield from self._perform(wait.next_outcomes()).values()
@@ -139,30 +148,33 @@ class Client:
         return self._perform(self._core.embed(queue, texts, timeout_s, Event(), options))
 
     def _perform(self, operation: Operation[_T]) -> _T:
-        """Run an operation: perform each step that it yields, and give it the answer or the error."""
-        try:
-            step = next(operation)
-            while True:
-                try:
-                    answer = self._perform_step(step)
-                except Exception as error:  # noqa: BLE001 - given to the operation, which decides
-                    step = operation.throw(error)
-                else:
-                    step = operation.send(answer)
-        except StopIteration as end:
-            value: _T = end.value
-            return value
+        """Run an operation: perform each step that it yields, and give it the answer or our own error."""
+        with closing(operation):
+            try:
+                step = next(operation)
+                while True:
+                    try:
+                        answer = self._perform_step(step)
+                    except CordwoodError as error:
+                        step = operation.throw(error)
+                    else:
+                        step = operation.send(answer)
+            except StopIteration as end:
+                value: _T = end.value
+                return value
 
     def _perform_step(self, step: Step) -> Any:
+        self._core.check_open()
         match step:
-            case Commands(commands):
-                with connection.translated_errors(), self._redis.pipeline(transaction=False) as pipeline:
+            case Commands(commands, patient):
+                redis = self._redis if patient else self._hasty
+                with connection.translated_errors(), redis.pipeline(transaction=False) as pipeline:
                     for command in commands:
                         pipeline.execute_command(*command)
                     return pipeline.execute()
             case ScriptCall():
                 with connection.translated_errors():
-                    return connection.run_script(self._redis, step)
+                    return connection.run_script(self._redis if step.patient else self._hasty, step)
             case Listen(keys):
                 self._reader(keys.queue).listen()
             case Park(ticket, timeout_s):
@@ -172,14 +184,13 @@ class Client:
         return None
 
     def _reader(self, queue: str) -> DoneThread:
-        if self._process != os.getpid():
-            # A forked child has the objects of its parent's threads, but not the threads.
-            self._readers, self._process = {}, os.getpid()
-        if queue not in self._readers:
+        # A forked child has the objects of its parent's threads, but not the threads.
+        place = (os.getpid(), queue)
+        if place not in self._readers:
             keys = self._core.keys(queue)
-            shard = self._core.context.waiter_mask.bit_length() - 1
-            self._readers[queue] = DoneThread(self._url, keys.done(shard), self._core.table(keys))
-        return self._readers[queue]
+            stream = keys.done(self._core.context.done_shard)
+            self._readers.setdefault(place, DoneThread(self._url, stream, self._core.table(keys)))
+        return self._readers[place]
 
 
 def _wait_for(signal: object, timeout_s: float) -> bool:
@@ -188,6 +199,17 @@ def _wait_for(signal: object, timeout_s: float) -> bool:
     woken = signal.wait(timeout_s)
     signal.clear()
     return woken
+
+
+def choose_url(url: str | None, chosen: Settings) -> str:
+    """Return the server's URL: the one given, else that of the settings; InvalidInput if it would be misread."""
+    if url is None:
+        return resolve_url(chosen)
+    try:
+        check_url(url)
+    except ValueError as error:
+        raise InvalidInput(f"url {masked_url(url)} {error}") from None
+    return url
 
 
 def load_settings() -> Settings:

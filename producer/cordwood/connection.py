@@ -40,6 +40,8 @@ class Patience:
 
 
 PATIENT: Final = Patience()
+HASTY: Final = Patience(timeout_s=1.5, retries=0)
+"""For what is repeated by whoever calls, and must not hold it up: a wait that is over ends by then."""
 
 
 def connect(url: str, patience: Patience = PATIENT, *, max_connections: int = MAX_CONNECTIONS) -> SyncRedis:

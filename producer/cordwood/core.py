@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -9,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
 from cordwood import operations
 from cordwood.done import DoneTable, Signal
-from cordwood.errors import InvalidInput, JobError
-from cordwood.job import Input, Job, Metadata
+from cordwood.errors import CordwoodError, InvalidInput, JobError, PayloadTooLarge, SpecMismatch
+from cordwood.job import Input, Job, JobLimits, Metadata
 from cordwood.keys import Keys, queue_keys
 from cordwood.operations import Clock, Context
 from cordwood.result import JobRecord, Outcome, Result
@@ -48,9 +49,21 @@ class Core:
         self.context = Context.of(settings, f"client-{secrets.token_hex(8)}", clock)
         self._default_queue = queue
         self._keys: dict[str, Keys] = {}
-        self._tables: dict[str, DoneTable] = {}
+        self._tables: dict[tuple[int, str], DoneTable] = {}
         self._announced: set[str] = set()
+        self._closed = False
         self.keys(None)
+
+    def close(self) -> None:
+        """Let no step be performed any more, and wake all waits, so that they end."""
+        self._closed = True
+        for table in list(self._tables.values()):
+            table.tell_gap()
+
+    def check_open(self) -> None:
+        """Raise CordwoodError after `close`."""
+        if self._closed:
+            raise CordwoodError("the client was closed: make another one")
 
     def keys(self, queue: str | None) -> Keys:
         """The keys of a queue, the client's own for None; raises InvalidInput for a name that is not allowed."""
@@ -63,15 +76,16 @@ class Core:
         return self._keys[name]
 
     def table(self, keys: Keys) -> DoneTable:
-        """The open waits on a queue."""
-        return self._tables.setdefault(keys.queue, DoneTable())
+        """The open waits on a queue; a forked child starts without those of its parent's threads."""
+        return self._tables.setdefault((os.getpid(), keys.queue), DoneTable())
 
-    def submit(self, queue: str | None, jobs: Sequence[Job]) -> Operation[list[str]]:
-        """Submit jobs; the value is their IDs, in order."""
+    def submit(self, queue: str | None, jobs: Sequence[Job], *, numbered: bool = True) -> Operation[list[str]]:
+        """Submit jobs; the value is their IDs, in order. An error names the position of a job if `numbered`."""
         keys = self.keys(queue)
         announce = keys.queue not in self._announced
-        job_ids = yield from operations.submit(self.context, keys, jobs, announce=announce)
-        self._announced.add(keys.queue)
+        job_ids = yield from operations.submit(self.context, keys, jobs, announce=announce, numbered=numbered)
+        if jobs:
+            self._announced.add(keys.queue)
         return job_ids
 
     def look(self, queue: str | None, job_ids: Sequence[str]) -> Operation[list[JobRecord | None]]:
@@ -89,14 +103,15 @@ class Core:
         return Wait(self.context, keys, job_ids, timeout_s=timeout_s, table=table, signal=signal)
 
     def wait_many(
-        self, queue: str | None, job_ids: Sequence[str], timeout_s: float | None, signal: Signal
+        self, queue: str | None, job_ids: Iterable[str], timeout_s: float | None, signal: Signal
     ) -> Operation[list[Outcome]]:
         """Wait for all of the jobs; the value is their outcomes in the order of `job_ids`."""
+        wanted = job_ids if isinstance(job_ids, str) else list(job_ids)
         outcomes: dict[str, Outcome] = {}
-        with self.wait(queue, job_ids, timeout_s, signal) as wait:
+        with self.wait(queue, wanted, timeout_s, signal) as wait:
             while wait.pending:
                 outcomes.update((yield from wait.next_outcomes()))
-        return [outcomes[job_id] for job_id in job_ids]
+        return [outcomes[job_id] for job_id in wanted]
 
     def embed(
         self, queue: str | None, texts: Sequence[str], timeout_s: float | None, signal: Signal, options: JobOptions
@@ -106,13 +121,18 @@ class Core:
 
         if isinstance(texts, str):
             raise InvalidInput("embed takes a sequence of texts: put a single text into a list")
-        if not texts:
+        if len(texts) == 0:
             reply = yield Commands((("HGET", self.keys(queue).named("spec"), "dim"),))
-            return np.zeros((0, int(reply[0] or 0)), dtype=np.float32)
-        jobs = [Job(inputs=bundle, **options) for bundle in bundles(texts, self.context.limits.max_inputs)]
+            dim = int(reply[0]) if reply[0] and reply[0].isdigit() else 0
+            return np.zeros((0, dim), dtype=np.float32)
+        asked: JobOptions = {"task": "embed", **options}
+        jobs = [Job(inputs=bundle, **asked) for bundle in bundles(texts, self.context.limits)]
         job_ids = yield from self.submit(queue, jobs)
         outcomes = yield from self.wait_many(queue, job_ids, timeout_s, signal)
-        return np.concatenate([np.asarray(succeeded(outcome).values, dtype=np.float32) for outcome in outcomes])
+        results = [succeeded(outcome) for outcome in outcomes]
+        for job, result in zip(jobs, results, strict=True):
+            check_vectors(job, result, results[0])
+        return np.concatenate([np.asarray(result.values, dtype=np.float32) for result in results])
 
 
 def as_job(work: object, job_id: str | None, options: JobOptions, *, index: int | None = None) -> Job:
@@ -135,20 +155,35 @@ def as_jobs(works: Iterable[Work], options: JobOptions) -> list[Job]:
     return [as_job(work, None, options, index=index) for index, work in enumerate(works)]
 
 
-def bundles(texts: Sequence[str], max_inputs: int) -> list[tuple[str, ...]]:
-    """Cut texts, in order, into groups of at most `TEXTS_PER_JOB` and about `BYTES_PER_JOB`."""
+def bundles(texts: Sequence[str], limits: JobLimits) -> list[tuple[str, ...]]:
+    """Cut texts, in order, into groups of at most `TEXTS_PER_JOB` and `BYTES_PER_JOB`; a longer text goes alone.
+
+    Raises InvalidInput or PayloadTooLarge, naming the position, for a text that no job may hold.
+    """
+    most_texts = min(TEXTS_PER_JOB, limits.max_inputs)
+    most_bytes = min(BYTES_PER_JOB, limits.max_payload_bytes)
     groups: list[tuple[str, ...]] = []
     group: list[str] = []
-    size = 0
+    total = 0
     for position, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise InvalidInput(f"text {position} is a {type(text).__name__}, not a str", index=position)
-        if group and (len(group) == min(TEXTS_PER_JOB, max_inputs) or size + len(text) > BYTES_PER_JOB):
+        size = _text_bytes(text, position, limits.max_payload_bytes)
+        if group and (len(group) == most_texts or total + size > most_bytes):
             groups.append(tuple(group))
-            group, size = [], 0
+            group, total = [], 0
         group.append(text)
-        size += len(text)
+        total += size
     return [*groups, tuple(group)]
+
+
+def check_vectors(job: Job, result: Result, first: Result) -> None:
+    """Raise SpecMismatch unless there is a vector for each input, and they are of the same model as the first's."""
+    there, there_first = result.values.shape, first.values.shape
+    if there != (len(job.inputs), *there_first[1:]) or result.outputs.fingerprint != first.outputs.fingerprint:
+        message = (
+            f"job {result.job_id} has values of shape {there} by {result.outputs.fingerprint} for"
+            f" {len(job.inputs)} texts, job {first.job_id} of shape {there_first} by {first.outputs.fingerprint}"
+        )
+        raise SpecMismatch(result.job_id, message)
 
 
 def succeeded(outcome: Outcome) -> Result:
@@ -156,3 +191,18 @@ def succeeded(outcome: Outcome) -> Result:
     if isinstance(outcome, JobError):
         raise outcome
     return outcome
+
+
+def _text_bytes(text: object, position: int, limit: int) -> int:
+    """Count without encoding what is certainly too large: a text has at least as many bytes as characters."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"text {position} is a {type(text).__name__}, not a str", index=position)
+    try:
+        size = len(text) if text.isascii() or len(text) > limit else len(text.encode())
+    except UnicodeEncodeError as error:
+        message = f"text {position} has a lone surrogate at character {error.start}"
+        raise InvalidInput(message, index=position) from None
+    if size > limit:
+        message = f"text {position} has at least {size} bytes, over the limit max_payload_bytes = {limit}"
+        raise PayloadTooLarge(message, size=size, limit=limit, index=position)
+    return size

@@ -33,7 +33,7 @@ class Ticket:
     def __init__(self, job_ids: Iterable[str], signal: Signal) -> None:
         self.job_ids = set(job_ids)
         self.signal = signal
-        self.told: set[str] = set()
+        self.told: dict[str, None] = {}
         self.must_check_all = False
 
 
@@ -69,7 +69,7 @@ class DoneTable:
         with self._lock:
             for job_id in job_ids:
                 for ticket in self._tickets.get(job_id, []):
-                    ticket.told.add(job_id)
+                    ticket.told[job_id] = None
                     woken.add(ticket)
         for ticket in woken:
             ticket.signal.set()
@@ -83,11 +83,11 @@ class DoneTable:
         for ticket in tickets:
             ticket.signal.set()
 
-    def take(self, ticket: Ticket) -> tuple[set[str], bool]:
-        """Return what the ticket was told since the last time, and whether it must check everything."""
+    def take(self, ticket: Ticket) -> tuple[list[str], bool]:
+        """Return what the ticket was told since the last time, in order, and whether it must check everything."""
         with self._lock:
-            told, check_all = ticket.told, ticket.must_check_all
-            ticket.told, ticket.must_check_all = set(), False
+            told, check_all = list(ticket.told), ticket.must_check_all
+            ticket.told, ticket.must_check_all = {}, False
             return told, check_all
 
     @property

@@ -21,24 +21,27 @@ class DoneTask:
         self._redis = connection.connect_async(url, READER_PATIENCE, max_connections=1)
         self._stream = stream
         self._table = table
-        self._lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
+        self._reading: asyncio.Future[None] | None = None
 
     async def listen(self) -> None:
         """Return once the stream is being read for every ticket that is open by now.
 
         Raises ServerUnavailable if it cannot be.
         """
-        async with self._lock:
-            if self._task is None:
-                position = await self._find_position()
-                self._task = asyncio.create_task(self._run(position), name="cordwood-done")
+        if self._reading is None or self._task is None or self._task.done():
+            self._reading = asyncio.get_running_loop().create_future()
+            self._task = asyncio.create_task(self._run(self._reading), name="cordwood-done")
+        # Others wait for the same answer, so a wait that is cancelled must not take it from them.
+        await asyncio.shield(self._reading)
 
     async def close(self) -> None:
         """End the task at once."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        if self._reading is not None:
+            _refuse(self._reading, CordwoodError("the client was closed"))
         await self._redis.aclose()
 
     async def read_once(self, position: Position) -> Position:
@@ -52,9 +55,20 @@ class DoneTask:
             self._table.tell(job_ids)
         return position
 
-    async def _run(self, position: Position) -> None:
+    async def _run(self, reading: asyncio.Future[None]) -> None:
+        try:
+            position = await self._find_position()
+        except CordwoodError as error:
+            self._task = None
+            _refuse(reading, error)
+            return
+        reading.set_result(None)
+        await self._read_on(position)
+
+    async def _read_on(self, position: Position) -> None:
         pause_s = FIRST_PAUSE_S
-        while True:
+        # No await lies between the look and the end: a later `listen` starts another task.
+        while not self._table.is_idle:
             try:
                 position = await self.read_once(position)
             except CordwoodError:
@@ -63,11 +77,15 @@ class DoneTask:
                 self._table.tell_gap()
             else:
                 pause_s = FIRST_PAUSE_S
-            if self._table.is_idle:
-                # No await lies between this look and the end: a later `listen` starts another task.
-                self._task = None
-                return
+        self._task = None
 
     async def _find_position(self) -> Position:
         with connection.translated_errors():
             return read_position(await self._redis.xrevrange(self._stream, count=1))
+
+
+def _refuse(reading: asyncio.Future[None], error: CordwoodError) -> None:
+    if not reading.done():
+        reading.set_exception(error)
+        # Looked at, so that it is not reported as an error that nobody saw when no wait is left.
+        reading.exception()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +14,8 @@ from cordwood.errors import CordwoodError
 if TYPE_CHECKING:
     from cordwood.done import Position
 
-READER_PATIENCE: Final = Patience(timeout_s=READ_BLOCK_MS / 1000 + 4.0, retries=0)
+READER_PATIENCE: Final = Patience(timeout_s=READ_BLOCK_MS / 1000 + 1.0, retries=0)
+"""A lost reply costs nothing here: the same position is read again."""
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 1.0
 
@@ -28,6 +30,7 @@ class DoneThread:
         self._lock = Lock()
         self._stop = Event()
         self._thread: Thread | None = None
+        self._reading: Future[None] = Future()
 
     def listen(self) -> None:
         """Return once the stream is being read for every ticket that is open by now.
@@ -35,18 +38,20 @@ class DoneThread:
         Raises ServerUnavailable if it cannot be.
         """
         with self._lock:
-            if self._thread is None:
-                position = self._find_position()
-                self._thread = Thread(target=self._run, args=(position,), name="cordwood-done", daemon=True)
+            if self._thread is None or not self._thread.is_alive():
+                self._reading = Future()
+                self._thread = Thread(target=self._run, args=(self._reading,), name="cordwood-done", daemon=True)
                 self._thread.start()
+            reading = self._reading
+        reading.result()
 
     def close(self) -> None:
-        """End the thread within a second."""
+        """End the thread within two seconds."""
         self._stop.set()
         with self._lock:
             thread = self._thread
         if thread is not None:
-            thread.join(READER_PATIENCE.timeout_s)
+            thread.join()
         self._redis.close()
 
     def read_once(self, position: Position) -> Position:
@@ -60,9 +65,20 @@ class DoneThread:
             self._table.tell(job_ids)
         return position
 
-    def _run(self, position: Position) -> None:
+    def _run(self, reading: Future[None]) -> None:
+        try:
+            position = self._find_position()
+        except CordwoodError as error:
+            with self._lock:
+                self._thread = None
+            reading.set_exception(error)
+            return
+        reading.set_result(None)
+        self._read_on(position)
+
+    def _read_on(self, position: Position) -> None:
         pause_s = FIRST_PAUSE_S
-        while not self._stop.is_set():
+        while not self._ends_when_idle():
             try:
                 position = self.read_once(position)
             except CordwoodError:
@@ -72,12 +88,10 @@ class DoneThread:
                 self._table.tell_gap()
             else:
                 pause_s = FIRST_PAUSE_S
-            if self._ends_when_idle():
-                return
 
     def _ends_when_idle(self) -> bool:
         with self._lock:
-            if self._table.is_idle:
+            if self._stop.is_set() or self._table.is_idle:
                 self._thread = None
                 return True
             return False

@@ -27,7 +27,7 @@ class Context:
     limits: JobLimits
     defaults: Job
     max_depth: int
-    waiter_mask: int
+    done_shard: int
     clock: Clock
 
     @classmethod
@@ -37,27 +37,36 @@ class Context:
             limits=JobLimits(settings.max_payload_bytes, settings.max_inputs),
             defaults=Job(inputs=(), max_attempts=settings.max_attempts, result_ttl_s=settings.result_ttl_s),
             max_depth=settings.max_depth,
-            waiter_mask=1 << done_shard(client_name),
+            done_shard=done_shard(client_name),
             clock=clock,
         )
 
+    @property
+    def waiter_mask(self) -> int:
+        """The bit that asks for the client's `done` stream to be told."""
+        return 1 << self.done_shard
 
-def submit(context: Context, keys: Keys, jobs: Sequence[Job], *, announce: bool) -> Operation[list[str]]:
+
+def submit(
+    context: Context, keys: Keys, jobs: Sequence[Job], *, announce: bool, numbered: bool
+) -> Operation[list[str]]:
     """Check and submit jobs; the value is their IDs, in order.
 
     With `announce` the queue's name is written to the set of all queues first. Raises InvalidInput or
-    PayloadTooLarge before anything is sent. If any job is refused, the first refusal is raised; its `submissions`
-    says of every job what became of it.
+    PayloadTooLarge before anything is sent, naming the job's position if they are `numbered`. If any job is refused,
+    the first refusal is raised; its `submissions` says of every job what became of it.
     """
-    numbered = len(jobs) > 1
     encoded = [
         encode_job(job, context.limits, context.defaults, index=index if numbered else None)
         for index, job in enumerate(jobs)
     ]
-    if announce and encoded:
-        yield Commands((("SADD", QUEUES, keys.queue),))
     submissions: list[Submission] = []
     stopped: CordwoodError | None = None
+    if announce and encoded:
+        try:
+            yield Commands((("SADD", QUEUES, keys.queue),))
+        except CordwoodError as error:
+            stopped = error
     for chunk in calls.split_jobs(encoded):
         if stopped is None:
             fresh = yield from _submit_chunk(context, keys, chunk)

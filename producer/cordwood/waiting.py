@@ -128,7 +128,7 @@ class Wait:
         overdue = [record.job_id for record in expiring if record.expires_ms <= now_ms]
         ended: list[_Ended] = []
         for chunk in calls.split(overdue, calls.WATCHED_PER_CALL):
-            yield calls.sweep_call("expire", self._keys, chunk)
+            yield calls.sweep_call("expire", self._keys, chunk, patient=False)
             ended += _ended(chunk, (yield from self._watch(chunk, goes_on=False)))
         next_ms = min((record.expires_ms for record in expiring if record.expires_ms > now_ms), default=inf)
         self._overdue_s = self._context.clock() + (next_ms - now_ms) / 1000

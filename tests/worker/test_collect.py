@@ -252,6 +252,18 @@ def test_discarded_jobs_leave_no_trace() -> None:
     assert (collector.tokens, collector.due_in_s(0.0)) == (0, None)
 
 
+def test_rows_that_left_are_forgotten_while_an_older_one_waits() -> None:
+    """What the collector keeps for its timer is bounded by what is buffered, not by what has passed through."""
+    collector = Collector(BatchLimits(max_tokens=10**9, max_rows=10**9, max_wait_s=60.0))
+    collector.add([make_row(0, 5, 0.0, job="old")])
+    for turn in range(50):
+        collector.add(make_row(number, 5, 1.0 + turn, job="young") for number in range(100))
+        collector.discard(["young"])
+    assert len(collector) == 1
+    assert len(collector._rows._arrivals) <= 200
+    assert collector.due_in_s(50.0) == 10.0
+
+
 @settings(deadline=None)
 @given(script=steps, bounds=limits, dropped=st.sets(st.integers(0, 60)))
 def test_discarding_loses_only_what_was_named(

@@ -1,0 +1,66 @@
+"""The hopper: waiting for a batch, and closing."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from cordwood_worker.batch import Batch, Row, Tokens
+from cordwood_worker.collect import BatchLimits, Collector
+from cordwood_worker.hopper import Hopper
+
+
+def row(job_id: str, arrived_s: float = 0.0) -> Row:
+    """A row of four tokens."""
+    return Row(job_id, 0, Tokens([1, 2, 3, 4]), arrived_s)
+
+
+def test_a_full_batch_leaves_at_once() -> None:
+    """Without waiting for the timer."""
+    hopper = Hopper(Collector(BatchLimits(100, 2, 1000.0)), lambda: 0.0)
+    hopper.put([row("a"), row("b")])
+    batch = hopper.take()
+    assert batch is not None
+    assert [item.job_id for item in batch.rows] == ["a", "b"]
+
+
+def test_a_thread_that_waits_is_woken_by_the_row_that_fills_the_batch() -> None:
+    """The device waits for rows, not for a poll."""
+    hopper = Hopper(Collector(BatchLimits(100, 1, 1000.0)), time.monotonic)
+    taken: list[Batch | None] = []
+
+    def take() -> None:
+        while not taken or taken[-1] is None:
+            taken.append(hopper.take())
+
+    taker = threading.Thread(target=take)
+    taker.start()
+    hopper.put([row("a", time.monotonic())])
+    taker.join(10.0)
+    assert taken[-1] is not None
+
+
+def test_a_lonely_row_leaves_when_its_time_is_over() -> None:
+    """Within one call, if the time is over before the call's own bound."""
+    hopper = Hopper(Collector(BatchLimits(100, 10, 0.01)), time.monotonic)
+    hopper.put([row("a", time.monotonic())])
+    assert hopper.take() is not None
+
+
+def test_nothing_leaves_a_closed_hopper() -> None:
+    """What is left is handed back with its jobs."""
+    hopper = Hopper(Collector(BatchLimits(100, 1, 0.0)), lambda: 0.0)
+    hopper.put([row("a")])
+    hopper.close()
+    assert hopper.take() is None
+
+
+def test_rows_of_jobs_that_are_over_are_dropped() -> None:
+    """They would be computed for nothing."""
+    hopper = Hopper(Collector(BatchLimits(100, 2, 1000.0)), lambda: 0.0)
+    hopper.put([row("a"), row("b")])
+    hopper.discard({"a"})
+    hopper.put([row("c")])
+    batch = hopper.take()
+    assert batch is not None
+    assert [item.job_id for item in batch.rows] == ["b", "c"]
