@@ -17,7 +17,6 @@ import redis
 
 from cordwood import Client
 from cordwood.keys import ALL_LANES, GROUP, queue_keys
-from cordwood.settings import Settings
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -88,18 +87,18 @@ class WorkerProcess:
 
 
 class Fleet:
-    """Worker processes on one queue of one server, and a client of it.
+    """Worker processes on one queue of one server, and a client of it, which outlives the fleet.
 
     `configure` says what the next workers are started with.
     """
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, client: Client, url: str, folder: Path) -> None:
+        self.client = client
         self.url = url
         self.folder = folder
         self.workers: list[WorkerProcess] = []
         self.keys = queue_keys(QUEUE)
         self.redis = redis.Redis.from_url(url)
-        self.client = Client(url, queue=QUEUE, settings=Settings())
         self.configure()
 
     @property
@@ -205,14 +204,13 @@ class Fleet:
             worker.process.kill()
         for worker in self.workers:
             worker.process.wait()
-        self.client.close()
         self.redis.close()
 
 
 @contextmanager
-def running_fleet(url: str, folder: Path, node: pytest.Item) -> Iterator[Fleet]:
+def running_fleet(client: Client, url: str, folder: Path, node: pytest.Item) -> Iterator[Fleet]:
     """Give a fleet that ends with the block, and put what its workers wrote into the report of a failed test."""
-    fleet = Fleet(url, folder)
+    fleet = Fleet(client, url, folder)
     try:
         yield fleet
     finally:

@@ -12,7 +12,6 @@ from tests.waiting import wait_until
 
 TAKEN_UP_S: Final = QUICK["lease_s"] + 15.0
 """The longest that jobs may take after the last kill."""
-SLOWEST_BATCH_S: Final = 0.3
 
 
 class Rounds:
