@@ -8,7 +8,7 @@ SOURCES := $(wildcard producer worker tests benchmarks demo)
 OFFLINE := HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test check chaos bench audit clean
+.PHONY: setup demo test check chaos bench clean
 
 setup: $(VENV)/dev.stamp
 
@@ -22,7 +22,7 @@ check: $(VENV)/dev.stamp
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy $(SOURCES)
-	$(BIN)/basedpyright
+	$(BIN)/basedpyright $(SOURCES)
 	$(BIN)/python tests/limits.py
 
 chaos: $(VENV)/dev.stamp
@@ -30,9 +30,6 @@ chaos: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp
 	$(OFFLINE) $(BIN)/python -m benchmarks
-
-audit: $(VENV)/dev.stamp
-	$(BIN)/python -m pip check
 
 clean:
 	rm -rf $(VENV) build dist .cordwood .mypy_cache .pytest_cache .ruff_cache .hypothesis

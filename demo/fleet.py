@@ -6,7 +6,7 @@ import os
 import subprocess
 import sysconfig
 import tempfile
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 QUEUE: Final = "embed"
 CONFIG: Final = Path(__file__).parents[1] / "configs" / "local.toml"
 READY_S: Final = 120.0
-STOP_S: Final = 12.0
-"""A little longer than a worker takes to drain."""
+STOP_S: Final = (3.0, 5.0)
+"""How long the worker may take after a first and after a second SIGTERM."""
 _LOOK_S: Final = 0.05
 _LOG_TAIL_BYTES: Final = 2_000
 
@@ -92,10 +92,13 @@ def _start_worker(url: str, log: Path) -> subprocess.Popen[bytes]:
 
 
 def _stop(worker: subprocess.Popen[bytes]) -> None:
-    worker.terminate()
+    """Ask it to drain, then to hand everything back at once, then kill it."""
     try:
-        worker.wait(STOP_S)
-    except BaseException:
+        for patience_s in STOP_S:
+            worker.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                worker.wait(patience_s)
+                return
+    finally:
         worker.kill()
         worker.wait()
-        raise

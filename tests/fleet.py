@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,6 +171,18 @@ class Fleet:
             return (marked or b"").decode().split()
 
         return wait_until(find, description=f"worker {worker.pid} computes a batch", timeout_s=READY_S)
+
+    def supervise(self, is_over: Callable[[], bool], *, most_starts: int, timeout_s: float = 120.0) -> None:
+        """Start a worker whenever none lives, as a supervisor would, until it is over."""
+        limit = len(self.workers) + most_starts
+
+        def step() -> bool:
+            if not self.living and not is_over():
+                assert len(self.workers) < limit, f"{most_starts} starts were not enough"
+                self.start()
+            return is_over()
+
+        wait_until(step, description="supervised workers are through", timeout_s=timeout_s)
 
     def hold(self) -> None:
         """Make workers stay in the next batch they begin."""

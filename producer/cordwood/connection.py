@@ -11,7 +11,7 @@ import redis
 import redis.asyncio
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ExponentialWithJitterBackoff
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import AuthenticationError, NoScriptError, RedisError
 from redis.retry import Retry
 
 from cordwood.errors import CordwoodError, ServerFull, ServerUnavailable
@@ -82,7 +82,8 @@ def translated_errors() -> Iterator[None]:
     except redis.exceptions.OutOfMemoryError as error:
         raise ServerFull("the server is out of memory (maxmemory) and refused the call") from error
     except (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError) as error:
-        raise ServerUnavailable(f"no answer from the server: {error}") from error
+        what = "the server refused the login" if _is_login(error) else "no answer from the server"
+        raise ServerUnavailable(f"{what}: {error}") from error
     except redis.exceptions.ReadOnlyError as error:
         raise ServerUnavailable("the server is a read-only replica now") from error
     except RedisError as error:
@@ -107,6 +108,11 @@ async def run_script_async(client: AsyncRedis, call: ScriptCall) -> Any:
         return await client.execute_command("EVALSHA", *_arguments(text.sha, call))
     except NoScriptError:
         return await client.execute_command("EVAL", *_arguments(text.text, call))
+
+
+def _is_login(error: BaseException) -> bool:
+    """The asyncio connection wraps what the server said into a plain error."""
+    return any(isinstance(each, AuthenticationError) for each in (error, error.__cause__, error.__context__))
 
 
 def _arguments(head: str, call: ScriptCall) -> tuple[Argument, ...]:

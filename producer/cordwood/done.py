@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 READ_BLOCK_MS: Final = 1000
 READ_COUNT: Final = 100
+_MAX_DIGITS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,4 +122,4 @@ def read_done(reply: Any, position: Position) -> tuple[list[str], bool, Position
 def _read_fields(fields: Mapping[bytes, bytes]) -> tuple[list[str], int]:
     serial = fields.get(b"n", b"")
     ids = fields.get(b"ids", b"").decode("utf-8", "replace").split(" ")
-    return ids, int(serial) if serial.isdigit() else -1
+    return ids, int(serial) if serial.isdigit() and len(serial) < _MAX_DIGITS else -1

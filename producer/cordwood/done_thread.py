@@ -46,13 +46,11 @@ class DoneThread:
         reading.result()
 
     def close(self) -> None:
-        """End the thread within two seconds."""
-        self._stop.set()
+        """Have the thread end and close its connection, within a second; nobody waits for it."""
         with self._lock:
-            thread = self._thread
-        if thread is not None:
-            thread.join()
-        self._redis.close()
+            self._stop.set()
+            if self._thread is None:
+                self._redis.close()
 
     def read_once(self, position: Position) -> Position:
         """Read what has come since `position`, waiting for it up to `READ_BLOCK_MS`, and tell those who wait."""
@@ -70,11 +68,14 @@ class DoneThread:
             position = self._find_position()
         except CordwoodError as error:
             with self._lock:
-                self._thread = None
+                self._leave()
             reading.set_exception(error)
-            return
-        reading.set_result(None)
-        self._read_on(position)
+        else:
+            reading.set_result(None)
+            self._read_on(position)
+        finally:
+            # Nothing to do but where the thread dies of something else: nobody shall wait for it.
+            reading.cancel()
 
     def _read_on(self, position: Position) -> None:
         pause_s = FIRST_PAUSE_S
@@ -92,9 +93,14 @@ class DoneThread:
     def _ends_when_idle(self) -> bool:
         with self._lock:
             if self._stop.is_set() or self._table.is_idle:
-                self._thread = None
+                self._leave()
                 return True
             return False
+
+    def _leave(self) -> None:
+        self._thread = None
+        if self._stop.is_set():
+            self._redis.close()
 
     def _find_position(self) -> Position:
         with connection.translated_errors():

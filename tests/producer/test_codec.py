@@ -7,7 +7,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from cordwood.codec import MAX_DEPTH, MAX_ITEMS, MAX_VALUES, VERSION, pack, unpack
@@ -15,6 +15,7 @@ from cordwood.errors import CodecError, MessageTooLarge
 
 LIMIT = 1_048_576
 ROOMY = 64 * LIMIT
+brisk = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
 leaves = st.one_of(
     st.none(),
@@ -28,7 +29,7 @@ keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 values = st.recursive(
     leaves,
     lambda inner: st.one_of(st.lists(inner, max_size=5), st.dictionaries(keys, inner, max_size=5)),
-    max_leaves=20,
+    max_leaves=8,
 )
 messages = st.dictionaries(keys.filter(lambda key: key != "v"), values, max_size=5)
 
@@ -48,6 +49,7 @@ def nested(depth: int) -> dict[str, Any]:
     return {"x": value}
 
 
+@brisk
 @given(message=messages)
 def test_what_is_packed_is_read_back(message: dict[str, Any]) -> None:
     """Values, types and order survive."""
@@ -56,7 +58,7 @@ def test_what_is_packed_is_read_back(message: dict[str, Any]) -> None:
     assert isinstance(packed, bytes)
 
 
-@settings(deadline=None)
+@brisk
 @given(data=st.binary(max_size=300))
 @example(data=b"")
 @example(data=b"\xc1")
@@ -68,7 +70,7 @@ def test_garbage_raises_codec_error_and_nothing_else(data: bytes) -> None:
         assert isinstance(unpack(data, max_bytes=LIMIT), dict)
 
 
-@settings(deadline=None)
+@brisk
 @given(message=messages, at=st.integers(0, 10_000), byte=st.integers(0, 255), cut=st.integers(0, 20))
 def test_damaged_messages_raise_codec_error_and_nothing_else(
     message: dict[str, Any], at: int, byte: int, cut: int

@@ -14,7 +14,7 @@ from tests.outcomes import check_all_done, submit
 from tests.recording import MODEL, BatchNote, read_notes
 
 MAX_WAIT_S: Final = 0.2
-BATCH_S: Final = 0.02
+BATCH_S: Final = 0.005
 """What a batch takes to compute."""
 
 

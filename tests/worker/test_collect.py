@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cordwood_worker.batch import Batch, Row
 from cordwood_worker.collect import BatchLimits, Collector, Cost, packed_cost, padded_cost
 from tests.worker.rows import make_row, numbers
 
+brisk = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 COSTS: dict[str, Cost] = {"padded": padded_cost, "packed": packed_cost}
 
 
@@ -77,7 +78,7 @@ def play(script: Sequence[int | list[int]], collector: Collector, arrivals: rand
     return history
 
 
-@settings(deadline=None)
+@brisk
 @given(script=steps, bounds=limits, cost=st.sampled_from(sorted(COSTS)), in_order=st.booleans())
 def test_every_row_leaves_exactly_once(
     script: list[int | list[int]], bounds: BatchLimits, cost: str, in_order: bool
@@ -92,7 +93,7 @@ def test_every_row_leaves_exactly_once(
     assert collector.due_in_s(0.0) is None
 
 
-@settings(deadline=None)
+@brisk
 @given(script=steps, bounds=limits, cost=st.sampled_from(sorted(COSTS)))
 def test_every_batch_keeps_its_budgets(script: list[int | list[int]], bounds: BatchLimits, cost: str) -> None:
     """A batch is within max_rows and max_tokens; only a row alone may be over the tokens."""
@@ -102,7 +103,7 @@ def test_every_batch_keeps_its_budgets(script: list[int | list[int]], bounds: Ba
         assert spent <= bounds.max_tokens or len(batch.rows) == 1
 
 
-@settings(deadline=None)
+@brisk
 @given(script=steps, bounds=limits)
 def test_rows_of_equal_length_leave_in_the_order_they_came(script: list[int | list[int]], bounds: BatchLimits) -> None:
     """Among equals it is first in, first out."""
@@ -114,7 +115,7 @@ def test_rows_of_equal_length_leave_in_the_order_they_came(script: list[int | li
         last[length] = at
 
 
-@settings(deadline=None)
+@brisk
 @given(script=steps, bounds=limits)
 def test_the_oldest_row_is_in_the_next_batch(script: list[int | list[int]], bounds: BatchLimits) -> None:
     """No row is younger than all that is left behind by a batch."""
@@ -123,7 +124,7 @@ def test_the_oldest_row_is_in_the_next_batch(script: list[int | list[int]], boun
         assert min(numbers(batch)) < min(waiting, default=len(history.rows))
 
 
-@settings(deadline=None, max_examples=300)
+@brisk
 @given(script=steps, bounds=limits, in_order=st.booleans())
 def test_no_row_is_bypassed_more_often_than_the_bound(
     script: list[int | list[int]], bounds: BatchLimits, in_order: bool
@@ -264,7 +265,7 @@ def test_rows_that_left_are_forgotten_while_an_older_one_waits() -> None:
     assert collector.due_in_s(50.0) == 10.0
 
 
-@settings(deadline=None)
+@brisk
 @given(script=steps, bounds=limits, dropped=st.sets(st.integers(0, 60)))
 def test_discarding_loses_only_what_was_named(
     script: list[int | list[int]], bounds: BatchLimits, dropped: set[int]

@@ -7,12 +7,14 @@ import time
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cordwood_worker.batch import Batch, Row
 from cordwood_worker.collect import BatchLimits, Collector
 from tests.worker.rows import make_row
+
+brisk = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def drain(collector: Collector, arrivals: Iterable[Row]) -> list[tuple[float, Batch]]:
@@ -34,7 +36,7 @@ def drain(collector: Collector, arrivals: Iterable[Row]) -> list[tuple[float, Ba
         now_s = min(moments)
 
 
-@settings(deadline=None)
+@brisk
 @given(
     gaps=st.lists(st.tuples(st.integers(0, 300), st.integers(1, 60)), max_size=60),
     wait=st.integers(0, 400),

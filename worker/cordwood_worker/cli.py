@@ -52,17 +52,17 @@ def cli() -> None:
 @click.option("--burst", is_flag=True, help="Exit when the queue is empty.")
 @settings_options
 def run(config: Path | None, queue: str | None, *, burst: bool, **flags: str | None) -> None:
-    r"""Serve a queue until SIGTERM or Ctrl-C. A second signal hands everything back at once.
+    """Serve a queue until SIGTERM or Ctrl-C. A second signal hands everything back at once.
 
     Without a server's URL the embedded server is started, and stopped after the worker.
 
     Exit codes: 0 clean, 1 crashed, 2 wrong usage, 3 the batch in hand was not done within drain_s, 4 device broken,
-    5 not started.
+    5 not started, 130 told to stop twice before it had begun.
 
     \b
     Example:
       cordwood-worker run --config configs/local.toml
-    """
+    """  # noqa: D301 - click wants the character itself
     try:
         settings = load(config, os.environ, {name: value for name, value in flags.items() if value is not None})
         configure_logging(settings.log_level)

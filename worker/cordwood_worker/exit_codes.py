@@ -19,4 +19,4 @@ class ExitCode(IntEnum):
     NOT_STARTED = 5
     """Settings, model or server are not usable; nothing was fetched."""
     INTERRUPTED = 130
-    """Ctrl-C before the worker had begun."""
+    """Two signals before the worker had begun, as while it loaded its model; nothing was fetched."""

@@ -77,6 +77,12 @@ class Held:
                 self._lock.wait(timeout_s)
             return self._room() > 0
 
+    def wait_until_gone(self, entry: Entry, timeout_s: float) -> bool:
+        """Wait until this entry was let go, at most `timeout_s`; return whether it was."""
+        with self._lock:
+            self._lock.wait_for(lambda: entry.place not in self._entries, timeout_s)
+            return entry.place not in self._entries
+
     def _room(self) -> int:
         by_rows = self._most.rows - len(self._entries)
         by_tokens = int((self._most.tokens - self._tokens) / self._mean_hint)

@@ -61,7 +61,8 @@ class Janitor:
             self._pass_on(list(taken.entries))
 
     def repair(self) -> None:
-        """Give records without their place a new one."""
+        """Give records without their place a new one, and say again what serves the queue: a flush takes both."""
+        self._upkeep.announce_again()
         found = self._upkeep.repair()
         mended = [job_id for job_id, what in found.items() if what != "bad"]
         bad = len(found) - len(mended)

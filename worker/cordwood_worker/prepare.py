@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from queue import Empty
 from typing import TYPE_CHECKING, Final
 
@@ -15,8 +17,6 @@ from cordwood_worker.broker.attempts import Attempts, Fault
 from cordwood_worker.entry import Attempt, Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cordwood_worker.backends import Backend
     from cordwood_worker.flow import Flow
 
@@ -27,13 +27,29 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Decoded:
+class _Ready:
+    """A job whose inputs are tokens by now."""
+
     attempt: Attempt
     payload: Payload
+    tokens: Sequence[Tokens]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sorted:
+    """What became of a group of attempts: rows to run, payloads nobody can read, and inputs at fault."""
+
+    ready: list[_Ready] = field(default_factory=list)
+    unreadable: list[Fault] = field(default_factory=list)
+    failed: list[Fault] = field(default_factory=list)
 
 
 class Preparer:
-    """Turns entries into rows. What cannot become rows ends here, each with a reason of its own (invariant 5)."""
+    """Turns entries into rows. What cannot become rows ends here, each with a reason of its own (invariant 5).
+
+    Suspects are begun one by one, each after the one before has ended, and nothing else is prepared meanwhile: so a
+    text that kills the process is marked alone when it does, and no attempt is counted for the others.
+    """
 
     def __init__(self, attempts: Attempts, backend: Backend, flow: Flow, limits: JobLimits) -> None:
         self._attempts = attempts
@@ -44,24 +60,48 @@ class Preparer:
         self._inbox = flow.inbox
         self._limits = limits
         self._waiting: list[Entry] = []
+        self._suspects: deque[Entry] = deque()
+        self._begun: deque[list[Attempt]] = deque()
+        self._alone: Entry | None = None
 
     def run_once(self) -> None:
-        """Prepare the entries that have come, waiting for some up to `INBOX_TIMEOUT_S`.
+        """Prepare the next entries, waiting for some up to `INBOX_TIMEOUT_S`.
 
-        Entries are kept until their start is known to the server: after an outage they are started again, which the
-        script allows.
+        After an outage it goes on where it was: entries that were not started are started again, which the script
+        allows, and attempts that were begun are prepared.
         """
+        if not self._is_settled():
+            return
+        if not self._begun:
+            self._begin()
+        if self._begun:
+            group = self._begun[0]
+            self._prepare(group)
+            self._begun.popleft()
+            self._alone = group[0].entry if group[0].suspect else None
+
+    def _is_settled(self) -> bool:
+        """Whether the suspect that was prepared last has ended; waits a little for that."""
+        return self._alone is None or self._held.wait_until_gone(self._alone, INBOX_TIMEOUT_S)
+
+    def _begin(self) -> None:
+        """Start the next suspect, or else the next entries that have come; what is started is prepared next."""
+        if self._suspects:
+            self._start([self._suspects[0]])
+            self._suspects.popleft()
+            return
         if not self._waiting:
             try:
                 self._waiting = self._inbox.get(timeout=INBOX_TIMEOUT_S)
             except Empty:
                 return
         chunk = self._waiting[:MAX_PER_START]
-        started = self._start(chunk)
+        suspects = self._attempts.suspects(chunk)
+        self._start([entry for entry in chunk if entry.job_id not in suspects])
+        self._suspects.extend(entry for entry in chunk if entry.job_id in suspects)
         self._waiting = self._waiting[MAX_PER_START:]
-        self._prepare(started)
 
-    def _start(self, entries: Sequence[Entry]) -> list[Attempt]:
+    def _start(self, entries: Sequence[Entry]) -> None:
         answers = self._attempts.start(entries)
         started = [answer for answer in answers if isinstance(answer, Attempt)]
         refused = [answer for answer in answers if not isinstance(answer, Attempt)]
@@ -70,40 +110,42 @@ class Preparer:
         for refusal in refused:
             if refusal.reason not in {"lost", "stale"}:
                 log.warning("entry %s:%s: %s", *refusal.entry.place, refusal.reason)
-        return started
-
-    def _prepare(self, started: Sequence[Attempt]) -> None:
-        """Tokenise suspects one by one: a text that kills the process must be found alone."""
         together = [attempt for attempt in started if not attempt.suspect]
-        for group in [together, *([attempt] for attempt in started if attempt.suspect)]:
-            if group:
-                self._attempts.mark("tokenise", [attempt.job_id for attempt in group])
-                self._tokenise(self._decode(group))
-        if started:
-            self._attempts.mark("tokenise", ())
+        alone = [[attempt] for attempt in started if attempt.suspect]
+        self._begun.extend(group for group in (together, *alone) if group)
 
-    def _decode(self, group: Sequence[Attempt]) -> list[_Decoded]:
-        decoded: list[_Decoded] = []
-        unreadable: list[Fault] = []
-        misfits: list[Fault] = []
+    def _prepare(self, group: Sequence[Attempt]) -> None:
+        """Make rows of a group. They are passed on last, so that all of it may be repeated after an outage."""
+        self._attempts.mark("tokenise", [attempt.job_id for attempt in group])
+        found = _Sorted()
+        self._tokenise(self._decode(group, found), found)
+        if found.unreadable:
+            self._attempts.bury(found.unreadable)
+        if found.failed:
+            self._attempts.fail(found.failed)
+        self._attempts.mark("tokenise", ())
+        self._held.remove(fault.attempt.entry for fault in (*found.unreadable, *found.failed))
+        for job in found.ready:
+            self._pass_on(job)
+
+    def _decode(self, group: Sequence[Attempt], found: _Sorted) -> list[_Ready]:
+        """Read the payloads; the jobs returned have no tokens yet."""
+        decoded: list[_Ready] = []
+        task = self._backend.spec.task
         for attempt in group:
             try:
                 payload = decode_payload(attempt.payload, self._limits)
             except CodecError as error:
-                unreadable.append(Fault(attempt, "bad-payload", str(error)))
+                found.unreadable.append(Fault(attempt, "bad-payload", str(error)))
                 continue
-            task = self._backend.spec.task
             if payload.task not in {None, task}:
-                misfits.append(Fault(attempt, SPEC_MISMATCH, f"it asks for {payload.task}, the queue serves {task}"))
+                text = f"it asks for {payload.task}, the queue serves {task}"
+                found.failed.append(Fault(attempt, SPEC_MISMATCH, text))
                 continue
-            decoded.append(_Decoded(attempt, payload))
-        if unreadable:
-            self._attempts.bury(unreadable)
-        self._end_failed(misfits)
-        self._held.remove(fault.attempt.entry for fault in unreadable)
+            decoded.append(_Ready(attempt, payload, ()))
         return decoded
 
-    def _tokenise(self, jobs: Sequence[_Decoded]) -> None:
+    def _tokenise(self, jobs: Sequence[_Ready], found: _Sorted) -> None:
         inputs = [item for job in jobs for item in job.payload.inputs]
         if not inputs:
             return
@@ -112,27 +154,22 @@ class Preparer:
         except Exception as error:  # noqa: BLE001 - one input's fault, found by trying each job alone
             if len(jobs) > 1:
                 for job in jobs:
-                    self._tokenise([job])
+                    self._tokenise([job], found)
                 return
             code = "invalid-input" if isinstance(error, ValueError) else type(error).__name__
-            self._end_failed([Fault(jobs[0].attempt, code, str(error))])
+            found.failed.append(Fault(jobs[0].attempt, code, str(error)))
             return
         position = 0
         for job in jobs:
             end = position + len(job.payload.inputs)
-            self._pass_on(job, tokens[position:end])
+            found.ready.append(replace(job, tokens=tokens[position:end]))
             position = end
 
-    def _pass_on(self, job: _Decoded, tokens: Sequence[Tokens]) -> None:
+    def _pass_on(self, job: _Ready) -> None:
         attempt = job.attempt
-        self._assembly.expect(attempt, job.payload.metadata, tokens)
+        self._assembly.expect(attempt, job.payload.metadata, job.tokens)
         rows = [
             Row(attempt.job_id, index, item, attempt.entry.arrived_s, attempt.suspect)
-            for index, item in enumerate(tokens)
+            for index, item in enumerate(job.tokens)
         ]
         self._hopper.put(rows)
-
-    def _end_failed(self, faults: Sequence[Fault]) -> None:
-        if faults:
-            self._attempts.fail(faults)
-            self._held.remove(fault.attempt.entry for fault in faults)

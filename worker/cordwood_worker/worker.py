@@ -15,6 +15,7 @@ from cordwood.errors import CordwoodError
 from cordwood.keys import queue_keys
 from cordwood_worker.backends import Backend, DeviceBroken
 from cordwood_worker.exit_codes import ExitCode
+from cordwood_worker.fetch import BLOCK_MS
 from cordwood_worker.flow import Signals
 from cordwood_worker.line import Line, batch_limits, build_line, open_flow, open_server
 from cordwood_worker.loop import Backoff, Loop, run_loop
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 BURST_IDLE_READS: Final = 2
 """With `burst`: reads in a row that found nothing, before the worker takes the queue for empty."""
 CHECK_S: Final = 0.1
+READS_END_S: Final = BLOCK_MS / 1000 + 0.5
+"""How long a stopping worker waits for its last read to end."""
 
 log = logging.getLogger(__name__)
 
@@ -154,10 +157,12 @@ class Worker:
         self._signals.stop_fetching.set()
         self._signals.stop_working.set()
         self._flow.hopper.close()
+        log.info("stopping, with %d entries in hand", len(self._flow.held))
         drained = self._code is ExitCode.CLEAN and self._drain(deadline_s)
         self._signals.stop_all.set()
         try:
             if self._code is ExitCode.CLEAN:
+                self._await_last_read()
                 handed_back = self._server.attempts.release(self._flow.held.everything())
                 log.info("handed back %d entries", len(handed_back))
             self._server.upkeep.withdraw()
@@ -166,6 +171,12 @@ class Worker:
         if self._code is ExitCode.CLEAN and not drained:
             self._code = ExitCode.DRAIN_TIMED_OUT
         return self._code
+
+    def _await_last_read(self) -> None:
+        """Wait until no thread takes entries any more: else an open read would be given what is being handed back."""
+        deadline_s = time.monotonic() + READS_END_S
+        for name in ("fetch", "renewal", "janitor"):
+            self._threads[name].join(max(0.0, deadline_s - time.monotonic()))
 
     def _drain(self, deadline_s: float) -> bool:
         """Wait for the batch in hand and for what is computed to be stored; False if time or patience ended first."""

@@ -26,14 +26,14 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Where the embedded server lives (./.cordwood).")
 @click.pass_context
 def cli(context: click.Context, config: Path | None, redis_url: str | None, data_dir: Path | None) -> None:
-    r"""Look at a Cordwood fleet. Nothing that looks ever changes anything.
+    """Look at a Cordwood fleet. Nothing that looks ever changes anything.
 
     Exit codes: 0 done, 1 the server or a setting is at fault, 2 wrong usage, 3 no such job.
 
     \b
     Example:
       cordwood queue ls
-    """
+    """  # noqa: D301 - click wants the character itself
     context.obj = Session(config, {"redis_url": redis_url, "data_dir": data_dir})
 
 

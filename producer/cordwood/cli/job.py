@@ -29,12 +29,12 @@ def job() -> None:
 @json_option
 @click.pass_obj
 def show_job(session: Session, job_id: str, queue: str, as_json: bool) -> None:  # noqa: FBT001 - click passes flags by name
-    r"""Show a job's state, attempts, times and error; never its text. Exits with 3 if there is no such job.
+    """Show a job's state, attempts, times and error; never its text. Exits with 3 if there is no such job.
 
     \b
     Example:
       cordwood job show 01j9zq3k7v --queue embed
-    """
+    """  # noqa: D301 - click wants the character itself
     record = look_at_job(session.redis, session.keys(queue), check_job_id(job_id))
     if record is None:
         fail(f"no job {job_id} in queue {queue}: never submitted, expired or wiped", EXIT_NO_SUCH_JOB)

@@ -25,12 +25,12 @@ def queue() -> None:
 @json_option
 @click.pass_obj
 def list_queues(session: Session, as_json: bool) -> None:  # noqa: FBT001 - click passes flags by name
-    r"""List all queues.
+    """List all queues.
 
     \b
     Example:
       cordwood queue ls --json
-    """
+    """  # noqa: D301 - click wants the character itself
     views = [look_at_queue(session.redis, session.keys(name)) for name in queue_names(session.redis)]
     if as_json:
         print_json([_as_dict(view) for view in views])
@@ -43,12 +43,12 @@ def list_queues(session: Session, as_json: bool) -> None:  # noqa: FBT001 - clic
 @json_option
 @click.pass_obj
 def show_queue(session: Session, name: str, as_json: bool) -> None:  # noqa: FBT001 - click passes flags by name
-    r"""Show one queue: its lanes, its counters, who serves it. A queue that was never used is shown as empty.
+    """Show one queue: its lanes, its counters, who serves it. A queue that was never used is shown as empty.
 
     \b
     Example:
       cordwood queue show embed
-    """
+    """  # noqa: D301 - click wants the character itself
     view = look_at_queue(session.redis, session.keys(name))
     if as_json:
         print_json(_as_dict(view))

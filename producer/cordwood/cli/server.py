@@ -20,14 +20,14 @@ CHECK_S: Final = 0.5
 @click.command()
 @click.pass_obj
 def server(session: Session) -> None:
-    r"""Run the embedded server under the data dir until Ctrl-C or SIGTERM.
+    """Run the embedded server under the data dir until Ctrl-C or SIGTERM.
 
-    Clients and workers that have no URL and the same data dir find it by themselves.
+    Clients that have no URL and the same data dir find it by themselves; workers need the URL that is printed.
 
     \b
     Example:
       cordwood --data-dir ./.cordwood server
-    """
+    """  # noqa: D301 - click wants the character itself
     asked = Event()
 
     def ask(number: int, frame: FrameType | None) -> None:

@@ -22,12 +22,12 @@ def worker() -> None:
 @json_option
 @click.pass_obj
 def list_workers(session: Session, queue: str | None, as_json: bool) -> None:  # noqa: FBT001 - click passes flags by name
-    r"""List the registered workers and when each last showed that it lives.
+    """List the registered workers and when each last showed that it lives.
 
     \b
     Example:
       cordwood worker ls --queue embed
-    """
+    """  # noqa: D301 - click wants the character itself
     names = queue_names(session.redis) if queue is None else [queue]
     found = [(name, view) for name in names for view in look_at_workers(session.redis, session.keys(name))]
     if as_json:

@@ -47,7 +47,7 @@ for i = 1, total do
   elseif found[2] ~= digest then
     answers[i] = 'conflict'
   else
-    answers[i], masks[i] = 'dup:' .. found[1], tonumber(found[3] or '') or 0
+    answers[i], masks[i] = 'dup:' .. found[1], number(found[3])
   end
 end
 if fresh > 0 then

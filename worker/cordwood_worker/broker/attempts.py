@@ -53,6 +53,14 @@ class Attempts:
             answers += map(_read_start, chunk, tokens, reply)
         return answers
 
+    def suspects(self, entries: Sequence[Entry]) -> set[str]:
+        """Return the IDs of those jobs that a worker that died had on its device: each is to be begun alone."""
+        job_ids = list({entry.job_id for entry in entries})
+        if not job_ids:
+            return set()
+        flags = self._queue.commands(("SMISMEMBER", self._queue.keys.named("suspects"), *job_ids))[0]
+        return {job_id for job_id, flag in zip(job_ids, flags, strict=True) if flag}
+
     def mark(self, stage: str, job_ids: Iterable[str]) -> None:
         """Note which jobs are about to be tokenised (`tokenise`) or computed (`run`); none clears the note."""
         self._queue.call("mark", (), (self._queue.consumer, stage, " ".join(job_ids)))

@@ -31,17 +31,8 @@ class LaneReader:
 
     def create_groups(self) -> bool:
         """Create each lane's group, from the start of its stream; return whether any was missing."""
-        created = False
-        for lane in ALL_LANES:
-            with connection.translated_errors():
-                try:
-                    self._queue.redis.xgroup_create(self._queue.keys.lane(lane), GROUP, id="0", mkstream=True)
-                except ResponseError as error:
-                    if "BUSYGROUP" not in str(error):
-                        raise
-                else:
-                    created = True
-        return created
+        with connection.translated_errors():
+            return any([self._create_group(lane) for lane in ALL_LANES])
 
     def read(self, room: int, block_ms: int) -> list[Entry]:
         """Read up to `room` entries, by the lanes' weights; wait up to `block_ms` where there is nothing.
@@ -68,6 +59,15 @@ class LaneReader:
             else:
                 self._execute(("XACK", stream, GROUP, entry_id))
         return entries
+
+    def _create_group(self, lane: str) -> bool:
+        try:
+            self._queue.redis.xgroup_create(self._queue.keys.lane(lane), GROUP, id="0", mkstream=True)
+        except ResponseError as error:
+            if "BUSYGROUP" not in str(error):
+                raise
+            return False
+        return True
 
     def _read_shares(self, counts: Mapping[str, int], most: int | None = None) -> list[Entry]:
         """Read each lane up to its count, in one round trip unless `most` bounds all of them together."""

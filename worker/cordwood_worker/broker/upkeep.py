@@ -41,12 +41,19 @@ class Upkeep:
         self._beat_ms = round(heartbeat_s * 1000)
         self._ttl_ms = round(ttl_s * 1000)
         self._clock = clock
+        self._spec: Mapping[str, str | int] = {}
 
     def announce(self, spec: Mapping[str, str | int]) -> None:
         """Write the queue's name and what serves it."""
+        self._spec = spec
         fields = [item for pair in spec.items() for item in pair]
         self._queue.commands(("SADD", QUEUES, self._queue.keys.queue))
         self._queue.commands(("HSET", self._queue.keys.named("spec"), *fields))
+
+    def announce_again(self) -> None:
+        """Write again what was announced, as after a flush."""
+        if self._spec:
+            self.announce(self._spec)
 
     def beat(self, info: bytes) -> BeatAnswer:
         """Show that this worker lives."""

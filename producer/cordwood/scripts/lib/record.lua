@@ -2,8 +2,11 @@
 local FINAL = { done = true, failed = true, dead = true, cancelled = true, expired = true }
 local LIVE = { queued = true, running = true, delayed = true }
 
+-- Reads a whole number; 0 for anything else, whoever wrote it: 'inf' would make a loop endless, 1e300 break a PEXPIRE.
 local function number(text)
-  return tonumber(text or '') or 0
+  local n = tonumber(text or '')
+  if not n or not (n > -1e15 and n < 1e15) then return 0 end
+  return math.floor(n)
 end
 
 -- Returns the record, or nil and why not: 'missing' or 'bad'.

@@ -1,0 +1,93 @@
+"""Jobs that raise, that break the device, and that kill the process: case C18."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from cordwood.errors import JobDead, JobFailed
+from cordwood.result import Result
+from cordwood_worker.exit_codes import ExitCode
+from cordwood_worker.testing import BAD, BROKEN, KILL
+from tests.fleet import QUICK, Fleet
+from tests.outcomes import check_all_done, check_nothing_left, submit
+
+SECRET = "xyzzy"
+"""A word in every text, which no log may show."""
+
+
+def texts_with(marker: str, count: int = 16) -> list[str]:
+    """Texts of which the one in the middle has the marker."""
+    return [f"{SECRET} {marker if number == count // 2 else 'good'} {number}" for number in range(count)]
+
+
+def innocent(jobs: Mapping[str, str], marker: str) -> dict[str, str]:
+    """The jobs without the marker."""
+    return {job_id: text for job_id, text in jobs.items() if marker not in text}
+
+
+def test_c18_a_text_that_raises_fails_alone(fleet: Fleet) -> None:
+    """Part a: 31 of a batch of 32 are done, one failed with the exception's type and message; then 100 are done."""
+    fleet.configure({**QUICK, "max_batch_rows": 32, "max_wait_ms": 500})
+    worker = fleet.start()[0]
+    jobs = submit(fleet, texts_with(BAD, 32))
+    bad = next(job_id for job_id, text in jobs.items() if BAD in text)
+    outcomes = fleet.client.wait_many(list(jobs), timeout_s=40)
+    failed = [outcome for outcome in outcomes if not isinstance(outcome, Result)]
+    assert isinstance(failed[0], JobFailed)
+    assert failed[0].job_id == bad
+    assert failed[0].code == "ValueError"
+    assert "cannot embed this" in str(failed[0])
+    assert len(failed) == 1
+    check_all_done(fleet, innocent(jobs, BAD))
+    check_all_done(fleet, submit(fleet, [f"{SECRET} {number}" for number in range(100)]))
+    assert worker.running
+    assert SECRET not in worker.log
+    check_nothing_left(fleet)
+
+
+@pytest.mark.timeout(180)
+def test_c18_a_broken_device_ends_the_worker_and_acknowledges_nothing(fleet: Fleet) -> None:
+    """Part b: exit code 4 within 10 s with the batch still pending; the next workers do the innocent jobs."""
+    fleet.configure(holding=True)
+    fleet.hold()
+    worker = fleet.start()[0]
+    jobs = dict(zip(fleet.client.submit_many(texts_with(BROKEN), max_attempts=2), texts_with(BROKEN), strict=True))
+    broken = next(job_id for job_id, text in jobs.items() if BROKEN in text)
+    while broken not in fleet.batch_of(worker):
+        fleet.let_go()
+        fleet.hold()
+    batch = fleet.batch_of(worker)
+    done = fleet.stat("done")
+    fleet.let_go()
+    assert worker.exit_code(10) == ExitCode.DEVICE_BROKEN
+    assert fleet.stat("done") == done
+    assert sum(fleet.pending().values()) >= len(batch)
+    check_found(fleet, jobs, broken)
+    assert all(other.exit_code(10) == ExitCode.DEVICE_BROKEN for other in fleet.workers if not other.running)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("max_attempts", [2, 3])
+def test_a_text_that_kills_its_process_is_found_and_its_batch_mates_are_done(fleet: Fleet, max_attempts: int) -> None:
+    """It ends in the dead letters after as many deaths as it has attempts; nobody else does."""
+    texts = texts_with(KILL)
+    jobs = dict(zip(fleet.client.submit_many(texts, max_attempts=max_attempts), texts, strict=True))
+    check_found(fleet, jobs, next(job_id for job_id, text in jobs.items() if KILL in text))
+    assert sum(not worker.running for worker in fleet.workers) == max_attempts
+
+
+def check_found(fleet: Fleet, jobs: Mapping[str, str], culprit: str) -> None:
+    """Restart workers as a supervisor would until all jobs have ended, and check that only the culprit is dead."""
+    fleet.supervise(
+        lambda: all(fleet.client.result(job_id) is not None for job_id in jobs), most_starts=8, timeout_s=150
+    )
+    outcomes = {job_id: fleet.client.result(job_id) for job_id in jobs}
+    dead = [job_id for job_id, outcome in outcomes.items() if isinstance(outcome, JobDead)]
+    assert dead == [culprit]
+    end = outcomes[culprit]
+    assert isinstance(end, JobDead)
+    assert end.code == "worker-died"
+    check_all_done(fleet, {job_id: text for job_id, text in jobs.items() if job_id != culprit})
+    check_nothing_left(fleet)
