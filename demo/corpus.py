@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 MODULES: Final = (
     *("argparse", "ast", "asyncio.base_events", "asyncio.events", "asyncio.locks", "asyncio.queues"),
@@ -50,12 +50,12 @@ class CorpusTooSmall(Exception):
     """This Python comes without the sources of its library; another one will do."""
 
 
-def load_passages(count: int = PASSAGES) -> list[Passage]:
-    """Return `count` different passages, evenly chosen from all modules; the same ones for the same Python.
+def load_passages(count: int = PASSAGES, modules: Sequence[str] = MODULES) -> list[Passage]:
+    """Return `count` different passages, evenly chosen from the modules; the same ones for the same Python.
 
     Raises CorpusTooSmall if there are fewer.
     """
-    found = {passage.text: passage for module in MODULES for passage in read_module(module)}
+    found = {passage.text: passage for module in modules for passage in read_module(module)}
     passages = list(found.values())
     if len(passages) < count:
         raise CorpusTooSmall(f"the standard library's sources have {len(passages)} passages here, not {count}")

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import redis
 import redis.asyncio
+import redis.exceptions
 from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.exceptions import AuthenticationError, NoScriptError, RedisError

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from cordwood import Client, JobNotFound, JobRecord, Result, ServerUnavailable, WaitTimeout
+from cordwood import Client, JobNotFound, Result, ServerUnavailable, WaitTimeout
 from cordwood.calls import record_keys
 from cordwood.embedded import EmbeddedServer
 from cordwood.result import MIN_RECORD_TTL_MS
@@ -20,9 +20,10 @@ from cordwood.scripts import script
 from cordwood_worker.entry import Attempt
 from tests.clients import KINDS, opened
 from tests.finishing import HandWorker
-from tests.private_server import connected, frozen, private_server
+from tests.private_server import frozen, private_server
 from tests.waiting import wait_until
 
+EVERY_SHARD = 255
 SOON_S = 3.0
 """Well below the time after which a wait that hears nothing looks by itself."""
 
@@ -63,6 +64,12 @@ def until_listening(server: redis.Redis) -> None:
         return any(client["cmd"] == "xread" and "b" in client["flags"] for client in clients)
 
     wait_until(reads, description="a client listens")
+
+
+def waiter_mask(worker: HandWorker, job_id: str) -> int:
+    """Which shards want to know of a job's end, as bits."""
+    mask: Any = worker.redis.hget(worker.keys.job(job_id), "wm")
+    return int(mask)
 
 
 def finish_unheard(worker: HandWorker, attempt: Attempt) -> None:
@@ -180,8 +187,9 @@ def test_c32_a_wait_keeps_its_timeout_with_a_server_that_stays_frozen(kind: str,
     """It ends as a timeout that says why; one that never reached the server says that instead."""
     with private_server() as server, opened(kind, server.url) as client, HandWorker(server.url) as worker:
         job_id = client.submit("a")
+        worker.redis.hset(worker.keys.job(job_id), "wm", 0)
         waiting = pool.submit(client.wait, job_id, timeout_s=1)
-        until_listening(worker.redis)
+        wait_until(lambda: waiter_mask(worker, job_id), description="the wait has asked to be told")
         with frozen(server):
             began = time.monotonic()
             with pytest.raises(WaitTimeout, match="the server does not answer"):
@@ -194,15 +202,18 @@ def test_c32_a_wait_keeps_its_timeout_with_a_server_that_stays_frozen(kind: str,
 
 def test_c32_a_wait_survives_a_server_that_restarts(kind: str, pool: ThreadPoolExecutor, tmp_path: Path) -> None:
     """Its jobs are on disk, its streams are too, and the wait needs neither connection of before."""
-    with EmbeddedServer(tmp_path / "data", extra=("--appendfsync", "always")) as server:
-        with opened(kind, server.url) as client, HandWorker(server.url) as worker:
-            job_ids = client.submit_many(["a", "b"])
-            waiting = pool.submit(client.wait_many, job_ids, timeout_s=30)
-            until_listening(worker.redis)
-            server.stop()
-            server.start()
-            worker.finish(worker.take_exactly(2))
-            assert [outcome.job_id for outcome in waiting.result(SOON_S)] == job_ids
+    with (
+        EmbeddedServer(tmp_path / "data", extra=("--appendfsync", "always")) as server,
+        opened(kind, server.url) as client,
+        HandWorker(server.url) as worker,
+    ):
+        job_ids = client.submit_many(["a", "b"])
+        waiting = pool.submit(client.wait_many, job_ids, timeout_s=30)
+        until_listening(worker.redis)
+        server.stop()
+        server.start()
+        worker.finish(worker.take_exactly(2))
+        assert [outcome.job_id for outcome in waiting.result(SOON_S)] == job_ids
 
 
 def test_c32_a_wait_survives_its_connections_being_killed(
@@ -244,27 +255,27 @@ def test_c32_a_result_that_nobody_told_of_is_there_before_the_timeout_is(
     assert waiting.result(SOON_S).job_id == job_id
 
 
-def test_a_wait_for_wiped_jobs_ends_as_not_found(client: Client, worker: HandWorker, pool: ThreadPoolExecutor) -> None:
+def test_a_wait_for_wiped_jobs_ends_as_not_found(
+    client: Client, worker: HandWorker, redis_url: str, pool: ThreadPoolExecutor
+) -> None:
     """At the latest at its timeout, and at once when the next job ends: its serial number starts anew."""
     job_ids = client.submit_many(["a", "b"])
     soon = pool.submit(client.wait_many, job_ids, timeout_s=30)
     until_listening(worker.redis)
     worker.redis.flushall()
     worker.lanes.create_groups()
-    with worker.serving():
-        client_of_the_shard(client, worker)
-        assert [type(outcome) for outcome in soon.result(SOON_S)] == [JobNotFound, JobNotFound]
-
-
-def client_of_the_shard(client: Client, worker: HandWorker) -> JobRecord:
-    """Submit a job that the same shard is told of, and let it end; an async client's loop is in use meanwhile."""
-    del client
-    url = worker.redis.connection_pool.connection_kwargs["path"]
-    with opened("blocking", f"unix://{url}") as other:
+    with opened("blocking", redis_url) as other:
         job_id = other.submit("another")
-        worker.redis.hset(worker.keys.job(job_id), "wm", 255)
-        other.wait(job_id, timeout_s=10)
-        return other.get(job_id)
+        worker.redis.hset(worker.keys.job(job_id), "wm", EVERY_SHARD)
+        worker.finish(worker.take_exactly(1))
+        assert [type(outcome) for outcome in soon.result(SOON_S)] == [JobNotFound, JobNotFound]
+        job_id = other.submit("a third")
+    worker.redis.hset(worker.keys.job(job_id), "wm", 0)
+    late = pool.submit(client.wait, job_id, timeout_s=1)
+    wait_until(lambda: waiter_mask(worker, job_id), description="the wait has asked to be told")
+    worker.redis.flushall()
+    with pytest.raises(JobNotFound):
+        late.result(SOON_S)
 
 
 def test_c32_a_wait_without_a_timeout_ends_by_ctrl_c(redis_url: str, worker: HandWorker) -> None:

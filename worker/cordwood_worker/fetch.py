@@ -41,8 +41,8 @@ class Fetcher:
             entries = self._reader.read(min(self._held.room(), MAX_PER_READ), BLOCK_MS)
         except GroupMissing:
             log.warning("the lanes or their groups are gone: creating them again")
-            self._reader.create_groups()
             self._signals.repair_wanted.set()
+            self._reader.create_groups()
             return
         self.idle_reads = 0 if entries else self.idle_reads + 1
         self.pass_on(entries)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from cordwood.errors import CordwoodError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -43,9 +45,17 @@ class Janitor:
         if self._round % REAP_EVERY == 0:
             self._upkeep.reap()
         if self._signals.repair_wanted.is_set():
-            self._signals.repair_wanted.clear()
-            self.repair()
+            self._repair_as_wanted()
         self._signals.stop_fetching.wait(ROUND_S)
+
+    def _repair_as_wanted(self) -> None:
+        """Repair; a wish that comes meanwhile, or that an outage kept from being granted, stays."""
+        self._signals.repair_wanted.clear()
+        try:
+            self.repair()
+        except CordwoodError:
+            self._signals.repair_wanted.set()
+            raise
 
     def reclaim(self) -> None:
         """Take over from dead workers what there is room for."""

@@ -124,6 +124,8 @@ class Worker:
                     self._signals.repair_wanted.set()
             except CordwoodError as error:
                 log.warning("not registered yet: %s", error)
+                # Some groups may have been created before the error: the next look would not tell.
+                self._signals.repair_wanted.set()
                 self._asked_to_stop.wait(backoff.next_s())
             else:
                 return True

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session", autouse=True)
 def _offline() -> None:
-    """No test asks the hub; set before anything imports its client."""
+    """No test asks the hub; set before anything imports its client. One thread, as other tests want the cores too."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import torch
+
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -31,6 +31,21 @@ def test_a_weight_package_serves_its_model_where_the_cache_does_not(
     assert "installed package" in caplog.text
 
 
+def test_a_copy_in_the_hub_cache_comes_before_a_weight_package(tmp_path: Path) -> None:
+    """In the hub's own layout, by the main revision or a pinned one."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    model = tmp_path / "models--sentence-transformers--all-MiniLM-L6-v2"
+    snapshot = model / "snapshots" / commit
+    snapshot.mkdir(parents=True)
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text(commit)
+    (snapshot / "config.json").write_text("{}")
+    assert find_model_folder(MINILM, cache_dir=tmp_path) == minilm_folder(), "without weights it is not a copy"
+    (snapshot / "model.safetensors").touch()
+    assert find_model_folder(MINILM, cache_dir=tmp_path) == snapshot
+    assert find_model_folder(MINILM, commit, cache_dir=tmp_path) == snapshot
+
+
 def test_a_weight_package_has_no_revisions() -> None:
     """Whoever pins one gets that or an error."""
     with pytest.raises(SettingsError, match="not on this machine"):

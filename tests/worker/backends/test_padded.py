@@ -28,7 +28,7 @@ WORDS = [
 def mixed_texts(count: int, seed: int, *, long: int = 0) -> list[str]:
     """Return texts of a few tokens in several scripts, `long` of them over the model's limit, shuffled."""
     rng = random.Random(seed)
-    lengths = [int(rng.lognormvariate(1.7, 0.8)) + 1 for _ in range(count - long)] + [300] * long
+    lengths = [int(rng.lognormvariate(1.3, 0.7)) + 1 for _ in range(count - long)] + [300] * long
     rng.shuffle(lengths)
     return [" ".join(rng.choices(WORDS, k=length)) for length in lengths]
 
@@ -42,11 +42,11 @@ def test_it_says_what_it_serves(backend: PaddedBackend) -> None:
 
 
 def test_vectors_equal_the_librarys_in_batches_of_any_make_up(backend: PaddedBackend, library: Any) -> None:
-    """240 mixed texts in batches of 8, each padded to its longest, against `encode`."""
-    texts = mixed_texts(240, seed=1, long=1)
+    """200 mixed texts in batches of 8, each padded to its longest, against `encode`."""
+    texts = mixed_texts(200, seed=1, long=1)
     expected = library.encode(texts)
     actual = embed(backend, texts, rows=8)
-    assert actual.shape == (240, 384)
+    assert actual.shape == (200, 384)
     assert actual.dtype == np.float32
     assert np.abs(actual - expected).max() <= TOLERANCE
 

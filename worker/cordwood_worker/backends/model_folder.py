@@ -19,27 +19,28 @@ _NOT_DOWNLOADED: Final = ("onnx/*", "openvino/*", "coreml/*")
 _log = logging.getLogger(__name__)
 
 
-def find_model_folder(name: str, revision: str | None = None) -> Path:
+def find_model_folder(name: str, revision: str | None = None, *, cache_dir: Path | None = None) -> Path:
     """Return the folder that holds a model's files, by the first of these that has it.
 
     1. A folder of that name. 2. The local hub cache, as it is: a fleet does not change its weights by restarting.
     3. An installed weight package (`WEIGHT_PACKAGES`), unless a revision is asked for. 4. A download from the hub,
-    unless `HF_HUB_OFFLINE` forbids it. A hub name without an organisation is one of sentence-transformers.
+    unless `HF_HUB_OFFLINE` forbids it. A hub name without an organisation is one of sentence-transformers. The cache is
+    the hub's own (`HF_HOME`) unless `cache_dir` names another.
 
     Raises SettingsError if none has it, or if its weights are not safetensors.
     """
     folder = Path(name).expanduser()
     if not folder.is_dir():
-        folder = _find_by_hub_name(name, revision)
+        folder = _find_by_hub_name(name, revision, cache_dir)
     _check_safetensors(name, folder)
     return folder
 
 
-def _find_by_hub_name(name: str, revision: str | None) -> Path:
+def _find_by_hub_name(name: str, revision: str | None, cache_dir: Path | None) -> Path:
     hub_name = name if "/" in name else f"{HUB_ORGANISATION}/{name}"
     if hub_name.count("/") != 1 or hub_name.startswith((".", "/", "~")):
         raise SettingsError(f"model {name!r} is not a folder, and not a hub name of the form organisation/model")
-    cached = _snapshot(hub_name, revision, local_only=True)
+    cached = _snapshot(hub_name, revision, cache_dir, local_only=True)
     if cached is not None and _is_whole(cached):
         _log.info("model %s: using the copy in the hub cache, %s", name, cached)
         return cached
@@ -48,13 +49,13 @@ def _find_by_hub_name(name: str, revision: str | None) -> Path:
         _log.info("model %s: using the weights of an installed package, %s", name, packaged)
         return packaged
     _log.info("model %s: not on this machine, asking the hub", name)
-    downloaded = _snapshot(hub_name, revision, local_only=False)
+    downloaded = _snapshot(hub_name, revision, cache_dir, local_only=False)
     if downloaded is None or not _is_whole(downloaded):
         raise SettingsError(f"model {name!r} has no config.json or no safetensors weights")
     return downloaded
 
 
-def _snapshot(hub_name: str, revision: str | None, *, local_only: bool) -> Path | None:
+def _snapshot(hub_name: str, revision: str | None, cache_dir: Path | None, *, local_only: bool) -> Path | None:
     """Return the hub's snapshot folder; None if it is not cached and may not be downloaded by this call."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
@@ -63,6 +64,7 @@ def _snapshot(hub_name: str, revision: str | None, *, local_only: bool) -> Path 
         folder = snapshot_download(
             hub_name,
             revision=revision,
+            cache_dir=cache_dir,
             local_files_only=local_only,
             allow_patterns=list(_DOWNLOADED),
             ignore_patterns=list(_NOT_DOWNLOADED),
