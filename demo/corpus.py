@@ -33,8 +33,8 @@ MODULES: Final = (
     *("xml.etree.ElementTree", "xml.sax.handler", "xml.sax.xmlreader", "xmlrpc.client", "xmlrpc.server", "zipfile"),
 )
 """Modules written in Python. Their sources are read, not imported; one that this Python lacks is left out."""
-MIN_CHARACTERS: Final = 60
-MAX_CHARACTERS: Final = 200
+MIN_CHARACTERS: Final = 50
+MAX_CHARACTERS: Final = 160
 PASSAGES: Final = 2_000
 
 

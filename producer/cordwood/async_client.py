@@ -158,8 +158,8 @@ class AsyncClient:
     def _reader(self, queue: str) -> DoneTask:
         if queue not in self._readers:
             keys = self._core.keys(queue)
-            stream = keys.done(self._core.context.done_shard)
-            self._readers[queue] = DoneTask(self._url, stream, self._core.table(keys))
+            shard = self._core.context.done_shard
+            self._readers[queue] = DoneTask(self._url, keys, shard, self._core.table(keys))
         return self._readers[queue]
 
 

@@ -188,8 +188,8 @@ class Client:
         place = (os.getpid(), queue)
         if place not in self._readers:
             keys = self._core.keys(queue)
-            stream = keys.done(self._core.context.done_shard)
-            self._readers.setdefault(place, DoneThread(self._url, stream, self._core.table(keys)))
+            reader = DoneThread(self._url, keys, self._core.context.done_shard, self._core.table(keys))
+            self._readers.setdefault(place, reader)
         return self._readers[place]
 
 

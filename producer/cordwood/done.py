@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    from cordwood.keys import Keys
+    from cordwood.steps import Argument
 
 READ_BLOCK_MS: Final = 1000
 READ_COUNT: Final = 100
@@ -14,10 +18,10 @@ _MAX_DIGITS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a `done` stream was read: its last entry, and that entry's serial number (None if not known)."""
+    """How far a `done` stream was read: its last entry, and that entry's serial number (-1 if it has none)."""
 
     entry_id: str = "0-0"
-    serial: int | None = None
+    serial: int = 0
 
 
 class Signal(Protocol):
@@ -97,10 +101,16 @@ class DoneTable:
         return not self._open
 
 
-def read_position(newest: Any) -> Position:
-    """Read the reply of XREVRANGE for the newest entry of a `done` stream."""
+def position_commands(keys: Keys, shard: int) -> tuple[tuple[Argument, ...], ...]:
+    """The commands whose replies `read_position` wants, in this order: a stream may be empty and yet have a past."""
+    return ("HGET", keys.named("stats"), f"done:{shard}"), ("XREVRANGE", keys.done(shard), "+", "-", "COUNT", 1)
+
+
+def read_position(replies: Sequence[Any]) -> Position:
+    """Read where a `done` stream stands from the replies to `position_commands`."""
+    counted, newest = replies
     if not newest:
-        return Position()
+        return Position(serial=_number(counted or b"0"))
     entry_id, fields = newest[0]
     _, serial = _read_fields(fields)
     return Position(entry_id.decode(), serial)
@@ -113,13 +123,16 @@ def read_done(reply: Any, position: Position) -> tuple[list[str], bool, Position
     for _, entries in reply or []:
         for entry_id, fields in entries:
             ids, serial = _read_fields(fields)
-            gap = gap or (position.serial is not None and serial != position.serial + 1)
+            gap = gap or serial != position.serial + 1
             position = Position(entry_id.decode(), serial)
             job_ids += ids
     return job_ids, gap, position
 
 
 def _read_fields(fields: Mapping[bytes, bytes]) -> tuple[list[str], int]:
-    serial = fields.get(b"n", b"")
     ids = fields.get(b"ids", b"").decode("utf-8", "replace").split(" ")
-    return ids, int(serial) if serial.isdigit() and len(serial) < _MAX_DIGITS else -1
+    return ids, _number(fields.get(b"n", b""))
+
+
+def _number(text: bytes) -> int:
+    return int(text) if text.isdigit() and len(text) < _MAX_DIGITS else -1

@@ -6,20 +6,22 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from cordwood import connection
-from cordwood.done import READ_BLOCK_MS, READ_COUNT, DoneTable, read_done, read_position
+from cordwood.done import READ_BLOCK_MS, READ_COUNT, DoneTable, position_commands, read_done, read_position
 from cordwood.done_thread import FIRST_PAUSE_S, LONGEST_PAUSE_S, READER_PATIENCE
 from cordwood.errors import CordwoodError
 
 if TYPE_CHECKING:
     from cordwood.done import Position
+    from cordwood.keys import Keys
 
 
 class DoneTask:
     """Reads one shard from where it stands when the first wait begins, and ends when nobody waits any more."""
 
-    def __init__(self, url: str, stream: str, table: DoneTable) -> None:
+    def __init__(self, url: str, keys: Keys, shard: int, table: DoneTable) -> None:
         self._redis = connection.connect_async(url, READER_PATIENCE, max_connections=1)
-        self._stream = stream
+        self._stream = keys.done(shard)
+        self._position_commands = position_commands(keys, shard)
         self._table = table
         self._task: asyncio.Task[None] | None = None
         self._reading: asyncio.Future[None] | None = None
@@ -81,7 +83,10 @@ class DoneTask:
 
     async def _find_position(self) -> Position:
         with connection.translated_errors():
-            return read_position(await self._redis.xrevrange(self._stream, count=1))
+            async with self._redis.pipeline(transaction=False) as pipeline:
+                for command in self._position_commands:
+                    pipeline.execute_command(*command)
+                return read_position(await pipeline.execute())
 
 
 def _refuse(reading: asyncio.Future[None], error: CordwoodError) -> None:

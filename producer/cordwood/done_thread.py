@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from cordwood import connection
 from cordwood.connection import Patience
-from cordwood.done import READ_BLOCK_MS, READ_COUNT, DoneTable, read_done, read_position
+from cordwood.done import READ_BLOCK_MS, READ_COUNT, DoneTable, position_commands, read_done, read_position
 from cordwood.errors import CordwoodError
 
 if TYPE_CHECKING:
     from cordwood.done import Position
+    from cordwood.keys import Keys
 
 READER_PATIENCE: Final = Patience(timeout_s=READ_BLOCK_MS / 1000 + 1.0, retries=0)
 """A lost reply costs nothing here: the same position is read again."""
@@ -23,9 +24,10 @@ LONGEST_PAUSE_S: Final = 1.0
 class DoneThread:
     """Reads one shard from where it stands when the first wait begins, and ends when nobody waits any more."""
 
-    def __init__(self, url: str, stream: str, table: DoneTable) -> None:
+    def __init__(self, url: str, keys: Keys, shard: int, table: DoneTable) -> None:
         self._redis = connection.connect(url, READER_PATIENCE, max_connections=1)
-        self._stream = stream
+        self._stream = keys.done(shard)
+        self._position_commands = position_commands(keys, shard)
         self._table = table
         self._lock = Lock()
         self._stop = Event()
@@ -103,5 +105,7 @@ class DoneThread:
             self._redis.close()
 
     def _find_position(self) -> Position:
-        with connection.translated_errors():
-            return read_position(self._redis.xrevrange(self._stream, count=1))
+        with connection.translated_errors(), self._redis.pipeline(transaction=False) as pipeline:
+            for command in self._position_commands:
+                pipeline.execute_command(*command)
+            return read_position(pipeline.execute())

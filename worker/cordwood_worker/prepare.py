@@ -15,6 +15,7 @@ from cordwood.result import SPEC_MISMATCH
 from cordwood_worker.batch import Row, Tokens
 from cordwood_worker.broker.attempts import Attempts, Fault
 from cordwood_worker.entry import Attempt, Entry
+from cordwood_worker.execute import describe
 
 if TYPE_CHECKING:
     from cordwood_worker.backends import Backend
@@ -157,8 +158,11 @@ class Preparer:
                     self._tokenise([job], found)
                 return
             code = "invalid-input" if isinstance(error, ValueError) else type(error).__name__
-            found.failed.append(Fault(jobs[0].attempt, code, str(error)))
+            found.failed.append(Fault(jobs[0].attempt, code, describe(error)))
             return
+        if len(tokens) != len(inputs):
+            # Invariant 4: without a token list for each input nobody can say which belongs to whom.
+            raise TypeError(f"the backend made {len(tokens)} token lists of {len(inputs)} inputs")
         position = 0
         for job in jobs:
             end = position + len(job.payload.inputs)
