@@ -141,7 +141,9 @@ def test_the_server_runs_in_the_foreground_until_it_is_told_to_stop(tmp_path: Pa
 
 def test_flags_that_the_readme_names_are_there() -> None:
     """Those of both command lines."""
-    known = {flag for group in (cli, worker_cli) for command in (group, *group.commands.values()) for flag in flags(command)}
+    known = {
+        flag for group in (cli, worker_cli) for command in (group, *group.commands.values()) for flag in flags(command)
+    }
     named = {code.split()[0] for code in codes(TEXT) if re.fullmatch(r"--[a-z][a-z-]*", code)}
     assert named
     assert named <= known | {"--json"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,7 @@ import fakeredis
 import pytest
 import redis
 
-from tests.private_server import connected, frozen, private_server
+from tests.private_server import connected, private_server
 
 REPLY_S = 0.2
 FROZEN_S = 0.6
@@ -23,17 +25,41 @@ def test_one_package_in_two_folders_is_not_found_whole(tmp_path: Path) -> None:
         package = tmp_path / folder / "parted"
         package.mkdir(parents=True)
         (package / f"{module}.py").touch()
-    path = f"{tmp_path / 'producer'}:{tmp_path / 'worker'}"
     program = [sys.executable, "-c", "import parted, parted.worker"]
-    done = subprocess.run(program, env={"PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    roots = os.pathsep.join(str(tmp_path / folder) for folder in ("producer", "worker"))
+    done = subprocess.run(program, env={"PYTHONPATH": roots}, capture_output=True, text=True, check=False)
     assert "No module named 'parted.worker'" in done.stderr
 
 
 def test_a_repeated_xadd_is_a_second_entry() -> None:
-    """0002: the client library repeats a command whose reply it did not get in time."""
-    with private_server() as server:
+    """0002: redis-py, as it is by default, repeats a command whose reply it did not get in time."""
+    with private_server() as server, connected(server) as client:
         impatient = redis.Redis.from_url(server.url, socket_timeout=REPLY_S)
-        with connected(server) as client, frozen_for(server, FROZEN_S):
+        impatient.ping()
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGSTOP)
+        thaw = Timer(FROZEN_S, os.kill, (server.pid, signal.SIGCONT))
+        thaw.start()
+        try:
             impatient.xadd("stream", {"id": "one"})
+        finally:
+            thaw.join()
             impatient.close()
-            assert int(client.xlen("stream")) > 1  # type: ignore[arg-type]
+        assert len(client.xrange("stream")) > 1
+
+
+def test_fakeredis_is_not_asked_about_memory() -> None:
+    """0003: nor about its settings, so that it cannot show what a full server does."""
+    fake = fakeredis.FakeRedis()
+    for command in (("INFO", "memory"), ("CONFIG", "GET", "maxmemory")):
+        with pytest.raises(redis.ResponseError, match="unknown command"):
+            fake.execute_command(*command)
+
+
+def test_xack_does_not_ask_who_holds_an_entry(redis_client: redis.Redis) -> None:
+    """0005: whoever names the entry takes it off the list, so that it is no lease."""
+    stream, group = "cw:{facts}:lane:normal", "workers"
+    entry = redis_client.xadd(stream, {"id": "one"})
+    redis_client.xgroup_create(stream, group, id="0")
+    redis_client.xreadgroup(group, "holder", {stream: ">"})
+    assert redis_client.xack(stream, group, entry) == 1

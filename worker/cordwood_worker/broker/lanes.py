@@ -32,7 +32,8 @@ class LaneReader:
     def create_groups(self) -> bool:
         """Create each lane's group, from the start of its stream; return whether any was missing."""
         with connection.translated_errors():
-            return any([self._create_group(lane) for lane in ALL_LANES])
+            created = [self._create_group(lane) for lane in ALL_LANES]
+        return any(created)
 
     def read(self, room: int, block_ms: int) -> list[Entry]:
         """Read up to `room` entries, by the lanes' weights; wait up to `block_ms` where there is nothing.
