@@ -57,15 +57,21 @@ local function refuse(rec, why, lane, entry, id)
   end
 end
 
+local any_suspects = redis.call('EXISTS', K.suspects) == 1
+
+local function is_suspect(id)
+  return any_suspects and redis.call('SISMEMBER', K.suspects, id) == 1
+end
+
 -- A job that a dead worker left running costs no attempt, unless it may be what kills the workers.
 local function begin(rec, id, token)
-  local suspect = redis.call('SISMEMBER', K.suspects, id) == 1
+  local suspect = is_suspect(id)
   local counted, takeovers = true, 0
   if rec.state == 'running' then
     takeovers = rec.takeovers + 1
     if not suspect and takeovers >= most_takeovers then
       redis.call('SADD', K.suspects, id)
-      suspect = true
+      suspect, any_suspects = true, true
     end
     counted = suspect
   end
@@ -75,14 +81,14 @@ local function begin(rec, id, token)
     bury(rec, id, code, text, dead_ttl)
     return { 'dead' }
   end
-  local payload = redis.call('HGET', rec.key, 'pl')
-  if not payload then
+  if rec.payload == '' then
     bury(rec, id, 'no-payload', 'the record has no payload', dead_ttl)
     return { 'dead' }
   end
   local attempt = rec.attempts + (counted and 1 or 0)
-  redis.call('HSET', rec.key, 'st', 'running', 'tk', token, 'at', attempt, 'to', takeovers, 't1', now, 'wk', consumer)
-  return { 'go', payload, attempt, suspect and 1 or 0 }
+  redis.call('HSET', rec.key, 'st', 'running', 'tk', token, 'at', attempt, 't1', now, 'wk', consumer)
+  if takeovers ~= rec.takeovers then redis.call('HSET', rec.key, 'to', takeovers) end
+  return { 'go', rec.payload, attempt, suspect and 1 or 0 }
 end
 
 local answers = {}
@@ -91,8 +97,7 @@ for at = 3, #ARGV - 1, WIDTH do
   local i = (at - 3) / WIDTH + 1
   local rec, why = read_record(KEYS[FIRST_RECORD + i - 1])
   if rec and rec.state == 'running' and rec.token == token then
-    local suspect = redis.call('SISMEMBER', K.suspects, id)
-    answers[i] = { 'go', redis.call('HGET', rec.key, 'pl'), rec.attempts, suspect }
+    answers[i] = { 'go', rec.payload, rec.attempts, is_suspect(id) and 1 or 0 }
   elseif not owned[lane][entry] then
     answers[i] = { 'lost' }
   else

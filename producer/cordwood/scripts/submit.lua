@@ -39,11 +39,7 @@ for i = 1, total do
   elseif digests[id] then
     answers[i] = digests[id] == digest and 'dup:queued' or 'conflict'
   elseif not found[1] then
-    answers[i] = redis.call('EXISTS', key) == 1 and 'bad' or 'new'
-    if answers[i] == 'new' then
-      digests[id] = digest
-      fresh = fresh + 1
-    end
+    answers[i], digests[id], fresh = 'new', digest, fresh + 1
   elseif found[2] ~= digest then
     answers[i] = 'conflict'
   else

@@ -11,7 +11,7 @@ end
 
 -- Returns the record, or nil and why not: 'missing' or 'bad'.
 local function read_record(key)
-  local f = redis.pcall('HMGET', key, 'st', 'tk', 'en', 'ln', 'at', 'ma', 'to', 'ex', 'wm', 'rt')
+  local f = redis.pcall('HMGET', key, 'st', 'tk', 'en', 'ln', 'at', 'ma', 'to', 'ex', 'wm', 'rt', 'pl')
   if f.err then return nil, 'bad' end
   if not f[1] then
     return nil, redis.call('EXISTS', key) == 1 and 'bad' or 'missing'
@@ -22,6 +22,6 @@ local function read_record(key)
     key = key, state = f[1], token = f[2] or '', entry = f[3] or '',
     lane = (lane == 'high' or lane == 'low') and lane or 'normal',
     attempts = number(f[5]), max_attempts = number(f[6]), takeovers = number(f[7]),
-    expires = number(f[8]), waiters = number(f[9]), result_ttl = number(f[10]),
+    expires = number(f[8]), waiters = number(f[9]), result_ttl = number(f[10]), payload = f[11] or '',
   }
 end

@@ -19,8 +19,12 @@ end
 
 -- Stores the outcome `state` with `fields` (a flat list), keeping the payload only where a replay may need it.
 local function settle(rec, id, state, fields, ttl)
+  -- An empty payload costs less than a call that removes it.
+  if state ~= 'failed' and state ~= 'dead' then
+    fields[#fields + 1] = 'pl'
+    fields[#fields + 1] = ''
+  end
   redis.call('HSET', rec.key, 'st', state, 't2', now, 'en', '', unpack(fields))
-  if state ~= 'failed' and state ~= 'dead' then redis.call('HDEL', rec.key, 'pl') end
   if ttl > 0 then redis.call('PEXPIRE', rec.key, math.max(ttl, MIN_TTL)) end
   if rec.expires > 0 then redis.call('ZREM', K.expiring, id) end
   clear_place(rec, id)
