@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parents[1]
 QUEUE: Final = "embed"
 FAULT_MODEL: Final = "python:cordwood_worker.testing:fault_backend"
-READY_S: Final = 60.0
-"""A worker imports for a second; a busy machine may make many of it."""
+READY_S: Final = 120.0
+"""A worker imports for a second, or for ten with torch; a busy machine may make many of it."""
 EXIT_S: Final = 30.0
 
 QUICK: Final[Mapping[str, Any]] = {"lease_s": 3.0, "heartbeat_s": 0.2, "heartbeat_ttl_s": 1.0, "max_batch_rows": 16}
@@ -156,7 +156,7 @@ class Fleet:
 
         def find() -> str:
             assert worker.running, f"a worker ended with exit code {worker.process.returncode}:\n{worker.log}"
-            names = self.redis.zrange(self.keys.named("workers"), 0, -1)
+            names: Any = self.redis.zrange(self.keys.named("workers"), 0, -1)
             mine = [name.decode() for name in names if name.decode().split(".")[-2] == str(worker.pid)]
             return mine[0] if mine else ""
 
@@ -167,7 +167,7 @@ class Fleet:
         field_name = f"{self.consumer(worker)}:run"
 
         def find() -> list[str]:
-            marked: bytes | None = self.redis.hget(self.keys.named("batch"), field_name)  # type: ignore[assignment]
+            marked: Any = self.redis.hget(self.keys.named("batch"), field_name)
             return (marked or b"").decode().split()
 
         return wait_until(find, description=f"worker {worker.pid} computes a batch", timeout_s=READY_S)
@@ -200,8 +200,8 @@ class Fleet:
     def pending(self) -> dict[str, int]:
         """Count the entries in consumers' hands, by lane, where there are any."""
         counts: dict[str, int] = {}
-        for lane in ALL_LANES:
-            groups: Any = self.redis.xinfo_groups(self.keys.lane(lane)) if self.redis.exists(self.keys.lane(lane)) else []
+        for lane, stream in ((lane, self.keys.lane(lane)) for lane in ALL_LANES):
+            groups: Any = self.redis.xinfo_groups(stream) if self.redis.exists(stream) else []
             counts[lane] = sum(int(group["pending"]) for group in groups if group["name"] == GROUP.encode())
         return {lane: count for lane, count in counts.items() if count}
 
@@ -238,4 +238,6 @@ def _environment() -> dict[str, str]:
     """What a worker inherits: nothing of Cordwood's own, and this checkout before an installed package."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("CORDWOOD_")}
     roots: Iterable[Path] = (ROOT / "producer", ROOT / "worker", ROOT)
-    return {**kept, "PYTHONPATH": os.pathsep.join(map(str, roots)), "HF_HUB_OFFLINE": "1"}
+    # One thread each: on a busy machine threads that wait for each other cost far more than they bring.
+    alone = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    return {**kept, **alone, "PYTHONPATH": os.pathsep.join(map(str, roots)), "HF_HUB_OFFLINE": "1"}

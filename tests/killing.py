@@ -7,6 +7,7 @@ from threading import Event
 from typing import Final
 
 from tests.fleet import QUICK, Fleet
+from tests.monitor import Monitor
 from tests.outcomes import check_all_done, check_nothing_left, submit
 from tests.waiting import wait_until
 
@@ -14,14 +15,31 @@ TAKEN_UP_S: Final = QUICK["lease_s"] + 15.0
 """The longest that jobs may take after the last kill."""
 
 
+def kill_one_of_two(fleet: Fleet, random: Random, *, jobs: int) -> None:
+    """Let two workers do many small jobs, kill one at a random moment, and check what the server was told to write."""
+    fleet.configure({**QUICK, "max_batch_rows": 64}, options={"delay_s": 0.02})
+    fleet.start(2)
+    with Monitor(fleet.url) as monitor:
+        submitted = submit(fleet, [f"text {number}" for number in range(jobs)])
+        threshold = random.randrange(jobs * 9 // 10)
+        wait_until(lambda: fleet.stat("done") >= threshold, description=f"{threshold} jobs are done", timeout_s=90)
+        random.choice(fleet.living).kill()
+        check_all_done(fleet, submitted, timeout_s=90)
+        written = monitor.outcomes()
+    assert dict(written) == dict.fromkeys(submitted, 1), "an outcome was written twice, or never"
+    assert fleet.stat("done") == jobs
+    check_nothing_left(fleet)
+
+
 class Rounds:
-    """Kill rounds on one fleet, which is kept at its number of workers; the moments come from `random`."""
+    """Kill rounds on one fleet, each begun with as many workers as it has now; the moments come from `random`."""
 
     def __init__(self, fleet: Fleet, random: Random, *, jobs: int, batch_s: float) -> None:
         self._fleet = fleet
         self._random = random
         self._jobs = jobs
         self._batch_s = batch_s
+        self._workers = len(fleet.living)
         self._round = 0
         self.killed = 0
 
@@ -46,9 +64,11 @@ class Rounds:
     def kill_who_reclaims(self) -> None:
         """Kill one worker, and the next as soon as it has taken over the first one's jobs."""
         jobs = self._begin()
-        self._wait_for_done(1)
+        victim = self._random.choice(self._fleet.living)
+        self._fleet.batch_of(victim)
         reclaimed = self._fleet.stat("reclaimed")
-        self._kill(1)
+        victim.kill()
+        self.killed += 1
         wait_until(lambda: self._fleet.stat("reclaimed") > reclaimed, description="jobs are taken over", timeout_s=30)
         self._kill(len(self._fleet.living))
         self._fleet.start(2)
@@ -64,6 +84,9 @@ class Rounds:
 
     def _begin(self) -> dict[str, str]:
         self._round += 1
+        self._fleet.start(self._workers - len(self._fleet.living))
+        for worker in self._fleet.living:
+            self._fleet.consumer(worker)
         self._done_before = self._fleet.stat("done")
         return submit(self._fleet, [f"round {self._round}, text {number}" for number in range(self._jobs)])
 

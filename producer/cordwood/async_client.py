@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -95,7 +95,7 @@ class AsyncClient:
 
     async def as_completed(
         self, job_ids: Iterable[str], *, timeout_s: float | None = None, queue: str | None = None
-    ) -> AsyncIterator[Outcome]:
+    ) -> AsyncGenerator[Outcome, None]:
         """Yield a Result or a JobError for each job as it ends; raise WaitTimeout as `wait_many` does."""
         with self._core.wait(queue, job_ids, timeout_s, asyncio.Event()) as wait:
             while wait.pending:
@@ -125,7 +125,7 @@ class AsyncClient:
                 step = next(operation)
                 while True:
                     try:
-                        answer = await self._perform_step(step)
+                        answer = await _cancellable(self._perform_step(step))
                     except CordwoodError as error:
                         step = operation.throw(error)
                     else:
@@ -161,6 +161,19 @@ class AsyncClient:
             shard = self._core.context.done_shard
             self._readers[queue] = DoneTask(self._url, keys, shard, self._core.table(keys))
         return self._readers[queue]
+
+
+async def _cancellable(step: Coroutine[Any, Any, _T]) -> _T:
+    """Await a step, and end if the task was cancelled meanwhile: `asyncio.wait_for`, which redis-py uses, loses a
+    cancellation before Python 3.12.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    try:
+        return await step
+    finally:
+        if task and task.cancelling() > before:
+            raise asyncio.CancelledError
 
 
 async def _wait_for(signal: object, timeout_s: float) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from threading import Event
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
@@ -115,7 +115,7 @@ class Client:
 
     def as_completed(
         self, job_ids: Iterable[str], *, timeout_s: float | None = None, queue: str | None = None
-    ) -> Iterator[Outcome]:
+    ) -> Generator[Outcome, None, None]:
         """Yield a Result or a JobError for each job, in the order of their ends; raise WaitTimeout as `wait_many` does.
 
         The time runs from the first value asked for. Left half way it leaves nothing behind.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cordwood import connection
 from cordwood.done import READ_BLOCK_MS, READ_COUNT, DoneTable, position_commands, read_done, read_position
@@ -13,6 +13,8 @@ from cordwood.errors import CordwoodError
 if TYPE_CHECKING:
     from cordwood.done import Position
     from cordwood.keys import Keys
+
+CANCEL_PAUSE_S: Final = 0.02
 
 
 class DoneTask:
@@ -39,9 +41,10 @@ class DoneTask:
 
     async def close(self) -> None:
         """End the task at once."""
-        if self._task is not None:
+        while self._task is not None and not self._task.done():
+            # Again and again: `asyncio.wait_for`, which redis-py uses, loses a cancellation before Python 3.12.
             self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await asyncio.wait([self._task], timeout=CANCEL_PAUSE_S)
         if self._reading is not None:
             _refuse(self._reading, CordwoodError("the client was closed"))
         await self._redis.aclose()

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from cordwood import codec
 from cordwood.connection import translated_errors
 from cordwood.errors import CodecError
-from cordwood.keys import ALL_LANES, GROUP, QUEUES, Keys
+from cordwood.keys import ALL_LANES, GROUP, QUEUE_NAME, QUEUES, Keys
 from cordwood.result import RECORD_FIELDS, JobRecord, read_record
 
 if TYPE_CHECKING:
     from cordwood.connection import SyncRedis
 
+COUNTERS: Final = (
+    "submitted", "done", "failed", "dead", "cancelled", "expired", "retried", "released", "reclaimed",
+    "batches", "rows", "tokens", "padded_tokens", "compute_us",
+)  # fmt: skip
+"""What is counted of a queue: jobs by what became of them, then the work of its workers."""
 MAX_INFO_BYTES: Final = 64 * 1024
+_MAX_DIGITS: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +69,15 @@ class WorkerView:
 
 
 def queue_names(redis: SyncRedis) -> list[str]:
-    """Return the names of all queues that were ever used, sorted."""
+    """Return the names of all queues that were ever used, sorted; what no queue can be called is left out."""
     with translated_errors():
-        names = cast("set[bytes]", redis.smembers(QUEUES))
-    return sorted(name.decode("utf-8", "replace") for name in names)
+        raw = cast("set[bytes]", redis.smembers(QUEUES))
+    names = (name.decode("utf-8", "replace") for name in raw)
+    return sorted(name for name in names if QUEUE_NAME.fullmatch(name))
 
 
 def queue_stats(redis: SyncRedis, keys: Keys) -> dict[str, int]:
-    """Return the queue's counters: one per outcome, and batches, rows, tokens, padded_tokens and compute_us."""
+    """Return the queue's `COUNTERS`."""
     with translated_errors():
         fields = cast("dict[bytes, bytes]", redis.hgetall(keys.named("stats")))
     return _counters(fields)
@@ -116,12 +123,14 @@ def look_at_queue(redis: SyncRedis, keys: Keys) -> QueueView:
 
 
 def look_at_job(redis: SyncRedis, keys: Keys, job_id: str) -> JobRecord | None:
-    """Return a job's record without its payload, None if there is none."""
+    """Return a job's record with the size of its payload but without the payload, None if there is none."""
     with translated_errors(), redis.pipeline(transaction=False) as pipe:
         pipe.execute_command("HMGET", keys.job(job_id), *RECORD_FIELDS)
         pipe.execute_command("PTTL", keys.job(job_id))
-        fields, pttl_ms = cast("tuple[Sequence[bytes | None], int]", pipe.execute())
-    return read_record(job_id, fields, pttl_ms)
+        pipe.execute_command("HSTRLEN", keys.job(job_id), "pl")
+        fields, pttl_ms, payload_bytes = cast("tuple[Sequence[bytes | None], int, int]", pipe.execute())
+    record = read_record(job_id, fields, pttl_ms)
+    return record and replace(record, payload_bytes=payload_bytes)
 
 
 def look_at_workers(redis: SyncRedis, keys: Keys) -> list[WorkerView]:
@@ -150,11 +159,9 @@ def _pending(redis: SyncRedis, stream: str) -> int:
 
 
 def _counters(fields: Mapping[bytes, bytes]) -> dict[str, int]:
-    return {
-        name.decode("utf-8", "replace"): int(value)
-        for name, value in sorted(fields.items())
-        if value.isdigit() and not name.startswith(b"done:")
-    }
+    """Give every known counter a value, so that there are the same names whatever has happened so far."""
+    values = {name: fields.get(name.encode(), b"") for name in COUNTERS}
+    return {name: int(value) if value.isdigit() and len(value) < _MAX_DIGITS else 0 for name, value in values.items()}
 
 
 def _info(raw: bytes | None) -> Mapping[str, Any]:

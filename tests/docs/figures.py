@@ -183,14 +183,13 @@ def _sorted_windows(ahead: int) -> Iterator[Batch]:
 
 def _formed(ahead: int, max_bypass: int = 10**9, *, bias: float = collect.LONGER_ROWS_BIAS) -> Iterator[Batch]:
     collector = collect.Collector(collect.BatchLimits(TOKENS, ROWS, 0.0, max_bypass))
-    # The bias is a constant of the product; only here is it another.
-    with patch.object(collect, "LONGER_ROWS_BIAS", bias):
-        for row in _rows():
-            collector.add([row])
-            if collector.tokens >= ahead * TOKENS:
-                batch = collector.take(1.0)
-                if batch is not None:
-                    yield batch
+    for row in _rows():
+        collector.add([row])
+        # The bias is a constant of the product; only here is it another.
+        with patch.object(collect, "LONGER_ROWS_BIAS", bias):
+            batch = collector.take(1.0) if collector.tokens >= ahead * TOKENS else None
+        if batch is not None:
+            yield batch
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def test_one_package_in_two_folders_is_not_found_whole(tmp_path: Path) -> None:
 def test_a_repeated_xadd_is_a_second_entry() -> None:
     """0002: redis-py, as it is by default, repeats a command whose reply it did not get in time."""
     with private_server() as server, connected(server) as client:
-        impatient = redis.Redis.from_url(server.url, socket_timeout=REPLY_S)
+        impatient = redis.Redis(unix_socket_path=str(server.socket), socket_timeout=REPLY_S)
         impatient.ping()
         assert server.pid is not None
         os.kill(server.pid, signal.SIGSTOP)
@@ -45,15 +45,15 @@ def test_a_repeated_xadd_is_a_second_entry() -> None:
         finally:
             thaw.join()
             impatient.close()
-        assert len(client.xrange("stream")) > 1
+        assert len(client.xrange("stream") or ()) > 1
 
 
 def test_fakeredis_is_not_asked_about_memory() -> None:
     """0003: nor about its settings, so that it cannot show what a full server does."""
     fake = fakeredis.FakeRedis()
-    for command in (("INFO", "memory"), ("CONFIG", "GET", "maxmemory")):
+    for ask in (fake.info, fake.config_get):
         with pytest.raises(redis.ResponseError, match="unknown command"):
-            fake.execute_command(*command)
+            ask()
 
 
 def test_xack_does_not_ask_who_holds_an_entry(redis_client: redis.Redis) -> None:

@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from cordwood.settings import QueueSettings, Settings
 from cordwood_worker.cli import run
 from cordwood_worker.exit_codes import ExitCode
+from demo.corpus import PASSAGES
 from tests.docs.markdown import README, ROOT, blocks, codes, commands, documents, links, paths, table
 
 TEXT = README.read_text("utf-8")
@@ -57,13 +58,18 @@ def test_the_blocking_example_runs(served_url: str, tmp_path: Path) -> None:
 
 def test_the_asyncio_example_runs(served_url: str, tmp_path: Path) -> None:
     """It submits a job under its own ID and shows what it came to."""
-    assert run_example(EXAMPLES[1], served_url, tmp_path).startswith("page-17 (8,) (32,) fault")
+    assert run_example(EXAMPLES[1], served_url, tmp_path).startswith("page-17 (8,) (31,) fault")
 
 
 def test_the_examples_are_short() -> None:
     """Ten lines or so each, and there are no others that would not be run."""
     assert len(EXAMPLES) == 2
     assert all(len(example.splitlines()) <= 12 for example in EXAMPLES)
+
+
+def test_the_demo_is_as_large_as_it_says() -> None:
+    """The number of passages."""
+    assert f"embeds {PASSAGES:,} passages" in " ".join(TEXT.split())
 
 
 def test_every_setting_is_in_the_table_with_its_default_and_unit() -> None:

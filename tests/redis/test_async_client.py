@@ -95,9 +95,9 @@ async def test_an_iteration_left_half_way_leaves_nothing_behind(client: AsyncCli
     assert isinstance(await anext(outcomes), Result)
     await outcomes.aclose()
     assert client._core.table(worker.keys).is_idle
-    async with asyncio.timeout(10):
-        while any(task.get_name() == "cordwood-done" for task in asyncio.all_tasks()):
-            await asyncio.sleep(0.01)
+    reading = [task for task in asyncio.all_tasks() if task.get_name() == "cordwood-done"]
+    assert len(reading) == 1
+    await asyncio.wait_for(reading[0], 10)
     await client.cancel(job_ids)
 
 
@@ -155,3 +155,20 @@ async def test_c32_a_result_stored_shortly_before_the_deadline_is_never_a_timeou
     *kept, _ = await asyncio.gather(*(wait(number) for number in range(repeats)), finish())
     assert all(kept)
     assert sum(stored_s[job_id] < deadlines_s[job_id] for job_id in job_ids) > repeats / 2
+
+
+async def test_a_cancelled_wait_ends_wherever_it_is(redis_url: str, worker: HandWorker) -> None:
+    """Cancelled after every possible number of turns of the loop, while it connects, asks, and parks."""
+    job_id = worker.keys.queue
+    for turns in range(60):
+        async with AsyncClient(redis_url, settings=Settings()) as client:
+            await client.submit("a", job_id=job_id)
+            wait = asyncio.create_task(client.wait(job_id))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            wait.cancel()
+            done, _ = await asyncio.wait([wait], timeout=5)
+            assert done, f"cancelled after {turns} turns, it goes on"
+            assert wait.cancelled()
+            assert client._core.table(worker.keys).is_idle
+    worker.finish(worker.take_exactly(1))

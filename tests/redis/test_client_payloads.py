@@ -107,7 +107,7 @@ def test_c29_a_result_and_the_record_of_an_ended_job_do_not_hold_the_text(client
     keys = sorted(worker.redis.scan_iter())
     assert worker.keys.job(job_id).encode() in keys
     assert b"easy to find" not in b"".join(contents(worker.redis, key) for key in keys)
-    assert worker.redis.hexists(worker.keys.job(job_id), "pl") is False
+    assert worker.redis.hstrlen(worker.keys.job(job_id), "pl") == 0
 
 
 def contents(redis: Any, key: bytes) -> bytes:

@@ -259,6 +259,8 @@ def test_a_wait_for_wiped_jobs_ends_as_not_found(
     client: Client, worker: HandWorker, redis_url: str, pool: ThreadPoolExecutor
 ) -> None:
     """At the latest at its timeout, and at once when the next job ends: its serial number starts anew."""
+    worker.redis.hset(worker.keys.job(client.submit("before")), "wm", EVERY_SHARD)
+    worker.finish(worker.take_exactly(1))
     job_ids = client.submit_many(["a", "b"])
     soon = pool.submit(client.wait_many, job_ids, timeout_s=30)
     until_listening(worker.redis)

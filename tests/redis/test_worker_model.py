@@ -35,7 +35,15 @@ def mixed_texts(count: int, seed: int, *, long: int = 0) -> list[str]:
 
 def alone(library: Any, texts: Sequence[str]) -> NDArray[np.float32]:
     """What the library makes of each text alone, shape (texts, 384)."""
-    return np.concatenate([library.encode([text]) for text in texts])
+    import torch
+
+    threads = torch.get_num_threads()
+    # On a busy machine threads that wait for each other cost far more than they bring.
+    torch.set_num_threads(1)
+    try:
+        return np.concatenate([library.encode([text]) for text in texts])
+    finally:
+        torch.set_num_threads(threads)
 
 
 def through(fleet: Fleet, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -48,8 +56,8 @@ def through(fleet: Fleet, texts: Sequence[str]) -> NDArray[np.float32]:
 
 
 def test_every_result_is_the_librarys_vector_whatever_its_batch_mates_were(model_fleet: Fleet, library: Any) -> None:
-    """240 mixed texts in two orders, so that each is batched with others twice."""
-    texts = mixed_texts(240, seed=1, long=6)
+    """200 mixed texts in two orders, so that each is batched with others twice."""
+    texts = mixed_texts(200, seed=1, long=4)
     expected = alone(library, texts)
     batches, rows = model_fleet.stat("batches"), model_fleet.stat("rows")
     assert np.abs(through(model_fleet, texts) - expected).max() <= TOLERANCE
@@ -70,9 +78,9 @@ def test_a_text_alone_in_its_batch_has_the_same_vector(model_fleet: Fleet, libra
 
 def test_embed_returns_rows_in_the_order_of_the_texts(model_fleet: Fleet, library: Any) -> None:
     """The convenient call packs many texts into a job."""
-    texts = mixed_texts(100, seed=4)
+    texts = mixed_texts(70, seed=4)
     vectors = model_fleet.client.embed(texts, timeout_s=120)
-    assert vectors.shape == (100, 384)
+    assert vectors.shape == (70, 384)
     assert vectors.dtype == np.float32
     assert np.abs(vectors - alone(library, texts)).max() <= TOLERANCE
 

@@ -19,7 +19,7 @@ SEED = 6
 
 def c06_texts(random: Random) -> list[str]:
     """500 texts of 1 to 200 words in shuffled order, each with a word of its own; 5 of them cannot be embedded."""
-    words = "alpha beta gamma delta epsilon zeta eta theta".split()
+    words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"]
     lengths = [1 + number % 200 for number in range(500)]
     random.shuffle(lengths)
     texts = [" ".join([f"unique{n}", *random.choices(words, k=length - 1)]) for n, length in enumerate(lengths)]

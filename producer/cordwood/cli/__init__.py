@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,14 +13,33 @@ import cordwood
 from cordwood.cli.job import job
 from cordwood.cli.queue import queue
 from cordwood.cli.server import server
-from cordwood.cli.session import Session, fail
+from cordwood.cli.session import EXIT_USAGE, Session, fail
 from cordwood.cli.worker import worker
-from cordwood.errors import CordwoodError
+from cordwood.errors import CordwoodError, InvalidInput
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
 
-@click.group(context_settings=CONTEXT)
+class Commands(click.Group):
+    """Errors that are expected end in one line and their exit code, never in a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except InvalidInput as error:
+            fail(str(error), EXIT_USAGE)
+        except CordwoodError as error:
+            fail(str(error))
+        except BrokenPipeError:
+            # The reader of a pipe has gone, as `| head` does: that is no error. Python must not flush into it at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(0)
+        except OSError as error:
+            fail(f"{error.filename or 'output'}: {error.strerror or error}")
+
+
+@click.group("cordwood", cls=Commands, context_settings=CONTEXT)
 @click.version_option(cordwood.__version__, prog_name="cordwood")
 @click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Settings, as TOML.")
 @click.option("--redis-url", help="The server; else CORDWOOD_REDIS_URL, else the embedded server in the data dir.")
@@ -35,6 +55,7 @@ def cli(context: click.Context, config: Path | None, redis_url: str | None, data
       cordwood queue ls
     """  # noqa: D301 - click wants the character itself
     context.obj = Session(config, {"redis_url": redis_url, "data_dir": data_dir})
+    context.call_on_close(context.obj.close)
 
 
 cli.add_command(queue)
@@ -44,12 +65,5 @@ cli.add_command(server)
 
 
 def main() -> None:
-    """Run the command line; errors that are expected end in one line and their exit code, never in a traceback."""
-    try:
-        cli(standalone_mode=True)
-    except CordwoodError as error:
-        fail(str(error))
-    except BrokenPipeError:
-        # The reader of a pipe has gone, as `| head` does: that is no error. Python must not flush into it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    """Run the command line."""
+    cli(prog_name="cordwood")

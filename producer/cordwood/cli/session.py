@@ -23,6 +23,7 @@ from cordwood.settings import Settings
 CLI_PATIENCE: Final = Patience(timeout_s=2.0, retries=1)
 """An operator looks while something is wrong: an answer or an error within 6 s."""
 EXIT_ERROR: Final = 1
+EXIT_USAGE: Final = 2
 EXIT_NO_SUCH_JOB: Final = 3
 
 
@@ -43,6 +44,11 @@ class Session:
     def redis(self) -> SyncRedis:
         """A connection to the server; raises ServerUnavailable if there is none to connect to."""
         return connection.connect(resolve_url(self.settings), CLI_PATIENCE)
+
+    def close(self) -> None:
+        """End the connection, if there is one."""
+        if "redis" in self.__dict__:
+            self.redis.close()
 
     @staticmethod
     def keys(queue: str) -> Keys:
@@ -94,5 +100,5 @@ def printable(text: str) -> str:
 
 def fail(message: str, code: int = EXIT_ERROR) -> NoReturn:
     """Print one line to standard error and end with the code."""
-    click.echo(f"cordwood: {printable(message)}", err=True)
+    click.echo(f"cordwood: {printable('; '.join(message.splitlines()))}", err=True)
     sys.exit(code)
