@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import redis
-
 from cordwood import Client
+from cordwood.connection import connect
+from cordwood.inspection import look_at_workers
 from cordwood.keys import ALL_LANES, GROUP, queue_keys
 from tests.waiting import wait_until
 
@@ -98,7 +98,7 @@ class Fleet:
         self.folder = folder
         self.workers: list[WorkerProcess] = []
         self.keys = queue_keys(QUEUE)
-        self.redis = redis.Redis.from_url(url)
+        self.redis = connect(url)
         self.configure()
 
     @property
@@ -196,6 +196,12 @@ class Fleet:
         """Read one of the queue's counters."""
         value: Any = self.redis.hget(self.keys.named("stats"), name)
         return int(value or 0)
+
+    def held(self) -> int:
+        """Count the entries that living workers said they held when they last showed themselves."""
+        living = {worker.pid for worker in self.living}
+        infos = [view.info for view in look_at_workers(self.redis, self.keys)]
+        return sum(info["held"] for info in infos if info["pid"] in living)
 
     def pending(self) -> dict[str, int]:
         """Count the entries in consumers' hands, by lane, where there are any."""

@@ -33,7 +33,8 @@ def check_results(outcomes: Sequence[Outcome], jobs: Mapping[str, str]) -> None:
 
 
 def check_nothing_left(fleet: Fleet) -> None:
-    """Check that no lane holds anything, delivered or not, and that no key without a TTL was left, such as a lock."""
+    """Check that no lane and no worker holds anything, and that no key without a TTL was left, such as a lock."""
     wait_until(lambda: not fleet.pending(), description=f"nothing is pending, now {fleet.pending()}")
     wait_until(lambda: not fleet.lengths(), description=f"the lanes are empty, now {fleet.lengths()}")
+    wait_until(lambda: not fleet.held(), description=f"no worker holds anything, now {fleet.held()}")
     assert leaked_keys(fleet.redis) == []

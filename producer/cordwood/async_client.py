@@ -124,15 +124,17 @@ class AsyncClient:
             try:
                 step = next(operation)
                 while True:
-                    try:
-                        answer = await _cancellable(self._perform_step(step))
-                    except CordwoodError as error:
-                        step = operation.throw(error)
-                    else:
-                        step = operation.send(answer)
+                    step = await self._answer(operation, step)
             except StopIteration as end:
                 value: _T = end.value
                 return value
+
+    async def _answer(self, operation: Operation[_T], step: Step) -> Step:
+        try:
+            answer = await _cancellable(self._perform_step(step))
+        except CordwoodError as error:
+            return operation.throw(error)
+        return operation.send(answer)
 
     async def _perform_step(self, step: Step) -> Any:
         self._core.check_open()
@@ -140,10 +142,10 @@ class AsyncClient:
             case Commands(commands, patient):
                 redis = self._redis if patient else self._hasty
                 with connection.translated_errors():
-                    async with redis.pipeline(transaction=False) as pipeline:
-                        for command in commands:
-                            pipeline.execute_command(*command)
-                        return await pipeline.execute()
+                    pipeline = redis.pipeline(transaction=False)
+                    for command in commands:
+                        pipeline.execute_command(*command)
+                    return await pipeline.execute()
             case ScriptCall():
                 with connection.translated_errors():
                     return await connection.run_script_async(self._redis if step.patient else self._hasty, step)

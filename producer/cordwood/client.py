@@ -153,15 +153,17 @@ class Client:
             try:
                 step = next(operation)
                 while True:
-                    try:
-                        answer = self._perform_step(step)
-                    except CordwoodError as error:
-                        step = operation.throw(error)
-                    else:
-                        step = operation.send(answer)
+                    step = self._answer(operation, step)
             except StopIteration as end:
                 value: _T = end.value
                 return value
+
+    def _answer(self, operation: Operation[_T], step: Step) -> Step:
+        try:
+            answer = self._perform_step(step)
+        except CordwoodError as error:
+            return operation.throw(error)
+        return operation.send(answer)
 
     def _perform_step(self, step: Step) -> Any:
         self._core.check_open()

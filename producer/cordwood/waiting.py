@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 _NOT_BEGUN: Final = frozenset({"queued", "delayed"})
 RECHECK_S: Final = 5.0
-"""A wait that hears nothing looks by itself after this long: what tells it is capped and may be flushed."""
+"""A wait looks at all its jobs by itself after this long, whatever it hears: what tells it may be flushed."""
 RECHECK_PER_JOB_S: Final = 0.005
-"""A wait for very many jobs looks more seldom, so that silence costs the server at most 200 jobs a second."""
+"""A wait for very many jobs looks more seldom, so that this costs the server at most 200 jobs a second."""
 LONGEST_RECHECK_S: Final = 60.0
 FIRST_ANSWER_S: Final = 5.0
 """How long a wait tries to reach the server for the first time."""
@@ -36,7 +36,7 @@ class Wait:
     """One wait for some jobs: which of them are outstanding, and until when.
 
     Its ticket is open before it first looks. From then on it looks at the jobs that it was told of, and at all that
-    are outstanding after an outage, after a gap in what it was told, after a silence, when one of them is overdue, and
+    are outstanding after an outage, after a gap in what it was told, once in a while, when one of them is overdue, and
     before it gives up.
     """
 
@@ -58,6 +58,7 @@ class Wait:
         self._began_s = context.clock()
         self._deadline_s = inf if timeout_s is None else self._began_s + _checked_timeout(timeout_s)
         self._overdue_s = inf
+        self._recheck_s = inf
         self._table = table
         self._ticket = Ticket(self.pending, signal)
         self._reached = False
@@ -109,6 +110,8 @@ class Wait:
         if everything:
             ended += yield from self._end_overdue(expiring)
             ended.sort(key=_moment)
+            silence_s = min(max(RECHECK_S, RECHECK_PER_JOB_S * len(wanted)), LONGEST_RECHECK_S)
+            self._recheck_s = self._context.clock() + silence_s
         self._reached, self._look_at_all, self._pause_s = True, False, FIRST_PAUSE_S
         self._seen_all_just_now = everything
         return {job_id: outcome for _, job_id, outcome in ended}
@@ -141,9 +144,8 @@ class Wait:
                 raise self._timeout()
             self._look_at_all = True
             return
-        silence_s = min(max(RECHECK_S, RECHECK_PER_JOB_S * len(self.pending)), LONGEST_RECHECK_S)
-        due_s = max(0.0, self._overdue_s - self._context.clock())
-        woken = yield Park(self._ticket, min(left_s, silence_s, due_s))
+        due_s = max(0.0, min(self._overdue_s, self._recheck_s) - self._context.clock())
+        woken = yield Park(self._ticket, min(left_s, due_s))
         self._seen_all_just_now = False
         self._look_at_all = self._look_at_all or not woken
 

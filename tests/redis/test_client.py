@@ -110,7 +110,8 @@ def test_embedding_gives_one_row_a_text_in_order(client: Client, worker: HandWor
     texts = [f"text {number}" for number in range(100)]
     with worker.serving():
         vectors = client.embed(texts, timeout_s=20)
-    assert (vectors.shape, vectors.dtype) == ((100, 8), np.float32)
+    assert vectors.shape == (100, 8)
+    assert vectors.dtype == np.float32
     np.testing.assert_array_equal(vectors, np.stack([fault_vector(text) for text in texts]))
     assert worker.redis.hget(worker.keys.named("stats"), "submitted") == b"4"
 

@@ -55,7 +55,9 @@ def test_hostile_entries_end_in_the_dead_letters_and_cost_no_other_job(fleet: Fl
 
 HOSTILE_PAYLOADS = {
     "garbage": b"\xc1 garbage",
-    "empty": b"",
+    "inputs": msgpack.packb({"v": 1, "i": []}),
+    "numbers": msgpack.packb({"v": 1, "i": [1, 2]}),
+    "surrogate": b"\x82\xa1v\x01\xa1i\x91\xa3\xed\xa0\x80",
     "ext": msgpack.packb({"v": 1, "i": msgpack.ExtType(5, b"x")}),
     "nested": b"\x91" * 100_000 + b"\x90",
     "maps": b"\xdc\xff\xff" + b"\x80" * 65_535,
@@ -68,7 +70,7 @@ HOSTILE_PAYLOADS = {
 def test_hostile_records_end_with_a_reason_and_cost_no_other_job(fleet: Fleet) -> None:
     """Among real jobs: keys of another type, an unknown state, no payload, payloads that nobody can read."""
     good = submit(fleet, [f"text {number}" for number in range(10)])
-    named = ("string", "list", "state", "stateless", "no-payload", *HOSTILE_PAYLOADS)
+    named = ("string", "list", "state", "stateless", "no-payload", "empty-payload", *HOSTILE_PAYLOADS)
     fleet.client.submit_many([Job(inputs=("a victim",), id=name) for name in named])
     key, server = fleet.keys.job, fleet.redis
     server.set(key("string"), "no record")
@@ -77,15 +79,16 @@ def test_hostile_records_end_with_a_reason_and_cost_no_other_job(fleet: Fleet) -
     server.hset(key("state"), "st", "weird")
     server.hdel(key("stateless"), "st")
     server.hdel(key("no-payload"), "pl")
+    server.hset(key("empty-payload"), "pl", "")
     for name, payload in HOSTILE_PAYLOADS.items():
         server.hset(key(name), "pl", payload)
     good |= submit(fleet, [f"later {number}" for number in range(10)])
     fleet.start()
     check_all_done(fleet, good)
-    outcomes = fleet.client.wait_many(["no-payload", *HOSTILE_PAYLOADS], timeout_s=20)
+    outcomes = fleet.client.wait_many(["no-payload", "empty-payload", *HOSTILE_PAYLOADS], timeout_s=20)
     assert all(isinstance(outcome, JobDead) for outcome in outcomes)
     codes = Counter(outcome.code for outcome in outcomes if isinstance(outcome, JobDead))
-    assert codes == {"no-payload": 1, "bad-payload": len(HOSTILE_PAYLOADS)}
+    assert codes == {"no-payload": 2, "bad-payload": len(HOSTILE_PAYLOADS)}
     wait_until(lambda: dead_letters(fleet)["bad-record"] == 4, description="what is no record is a dead letter")
     assert len(fleet.living) == 1
     # What is no record was not Cordwood's to delete.

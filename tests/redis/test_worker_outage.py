@@ -35,12 +35,11 @@ def test_c22_idle_workers_read_again_after_flushall(fleet: Fleet) -> None:
 @pytest.mark.timeout(120)
 def test_c22_a_deleted_stream_brings_its_queued_jobs_back(fleet: Fleet) -> None:
     """Part b: DEL of the stream with jobs queued and in hand; all of them are done, and 50 later ones."""
-    fleet.configure(PATIENT, holding=True, lookahead=1)
+    fleet.configure(PATIENT, holding=True, options={"delay_s": 0.2})
     fleet.hold()
-    workers = fleet.start(2)
-    jobs = submit(fleet, texts(200))
-    for worker in workers:
-        fleet.batch_of(worker)
+    worker = fleet.start()[0]
+    jobs = submit(fleet, texts(100))
+    fleet.batch_of(worker)
     fleet.redis.delete(fleet.keys.lane("normal"))
     fleet.let_go()
     later = submit(fleet, texts(50, "later"))

@@ -56,10 +56,12 @@ class Assembly:
         self._lock = Lock()
         self._jobs: dict[str, _Parts] = {}
 
-    def expect(self, attempt: Attempt, metadata: Mapping[str, Any], tokens: Sequence[Tokens]) -> None:
-        """Begin a job with as many rows as `tokens`; a later attempt at the same job takes the place of an earlier."""
+    def expect(self, attempt: Attempt, metadata: Mapping[str, Any], tokens: Sequence[Tokens]) -> Attempt | None:
+        """Begin a job with as many rows as `tokens`, and return the earlier attempt whose place it takes, if any."""
         with self._lock:
+            earlier = self._jobs.get(attempt.job_id)
             self._jobs[attempt.job_id] = _Parts(attempt, metadata, tokens)
+            return earlier.attempt if earlier else None
 
     def add(self, rows: Iterable[RowOutput | RowFailure]) -> Assembled:
         """Take what rows came to, and return the jobs that are at their end with it."""

@@ -171,7 +171,12 @@ class Preparer:
 
     def _pass_on(self, job: _Ready) -> None:
         attempt = job.attempt
-        self._assembly.expect(attempt, job.payload.metadata, job.tokens)
+        earlier = self._assembly.expect(attempt, job.payload.metadata, job.tokens)
+        if earlier is not None:
+            # Its entry was lost with its stream, and the job was given another one: that attempt is over.
+            self._hopper.discard({attempt.job_id})
+            if earlier.entry.place != attempt.entry.place:
+                self._held.remove([earlier.entry])
         rows = [
             Row(attempt.job_id, index, item, attempt.entry.arrived_s, attempt.suspect)
             for index, item in enumerate(job.tokens)

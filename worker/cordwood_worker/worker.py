@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 BURST_IDLE_READS: Final = 2
 """With `burst`: reads in a row that found nothing, before the worker takes the queue for empty."""
 CHECK_S: Final = 0.1
-READS_END_S: Final = BLOCK_MS / 1000 + 0.5
-"""How long a stopping worker waits for its last read to end."""
+READ_ENDS_S: Final = BLOCK_MS / 1000 + 0.5
+"""After this the last read has ended, if the server is there at all."""
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +44,8 @@ class Worker:
         self._settings = settings
         self._backend = backend
         self._signals = Signals()
-        self._asked_to_stop = Event()
-        self._cut_short = Event()
+        self._stops_asked = 0
+        self._ended_early = Event()
         self._code = ExitCode.CLEAN
         self._started_s = time.time()
         self._server = open_server(settings, url, queue_keys(queue), self.consumer)
@@ -54,10 +54,11 @@ class Worker:
         self._threads: dict[str, Thread] = {}
 
     def stop(self) -> None:
-        """Ask it to stop after the batch in hand; asked again, to stop now. Safe in a signal handler."""
-        if self._asked_to_stop.is_set():
-            self._cut_short.set()
-        self._asked_to_stop.set()
+        """Ask it to stop after the batch in hand; asked again, to stop now. Safe in a signal handler.
+
+        It takes no lock, not even an event's: the handler may interrupt the very thread that holds it.
+        """
+        self._stops_asked += 1
 
     def info(self) -> dict[str, object]:
         """What the registry shows of this worker."""
@@ -84,10 +85,17 @@ class Worker:
             self._threads[name] = Thread(target=self._guard, args=(loop, stop), name=f"cordwood-{name}", daemon=True)
             self._threads[name].start()
         log.info("worker %s is ready", self.consumer)
-        while not self._asked_to_stop.wait(CHECK_S):
-            if burst and self._is_burst_over():
-                break
+        while not self._is_stopping and not (burst and self._is_burst_over()):
+            self._ended_early.wait(CHECK_S)
         return self._shut_down()
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self._stops_asked > 0 or self._ended_early.is_set()
+
+    @property
+    def _is_cut_short(self) -> bool:
+        return self._stops_asked > 1 or self._ended_early.is_set()
 
     def _loops(self) -> list[tuple[str, Loop, Event]]:
         line, signals = self._line, self._signals
@@ -116,7 +124,7 @@ class Worker:
             "max_payload_bytes": self._settings.max_payload_bytes,
         }
         backoff = Backoff()
-        while not self._asked_to_stop.is_set():
+        while not self._is_stopping:
             try:
                 self._line.heartbeat.beat()
                 self._server.upkeep.announce(published)
@@ -126,10 +134,16 @@ class Worker:
                 log.warning("not registered yet: %s", error)
                 # Some groups may have been created before the error: the next look would not tell.
                 self._signals.repair_wanted.set()
-                self._asked_to_stop.wait(backoff.next_s())
+                self._pause(backoff.next_s())
             else:
                 return True
         return False
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, but not on when it is asked to stop."""
+        end_s = time.monotonic() + seconds
+        while not self._is_stopping and (left_s := end_s - time.monotonic()) > 0:
+            self._ended_early.wait(min(left_s, CHECK_S))
 
     def _guard(self, loop: Loop, stop: Event) -> None:
         """Run one loop; whatever ends it early ends the worker: a process must not live on without one of its parts."""
@@ -144,8 +158,7 @@ class Worker:
 
     def _end_early(self, code: ExitCode) -> None:
         self._code = code
-        self._cut_short.set()
-        self._asked_to_stop.set()
+        self._ended_early.set()
 
     def _is_burst_over(self) -> bool:
         return self._line.fetcher.idle_reads >= BURST_IDLE_READS and len(self._flow.held) == 0
@@ -164,9 +177,11 @@ class Worker:
         self._signals.stop_all.set()
         try:
             if self._code is ExitCode.CLEAN:
-                self._await_last_read()
+                # An open read would be given what is being handed back.
+                self._await_end("fetch", "renewal", "janitor")
                 handed_back = self._server.attempts.release(self._flow.held.everything())
                 log.info("handed back %d entries", len(handed_back))
+            self._await_end("heartbeat")
             self._server.upkeep.withdraw()
         except CordwoodError as error:
             log.warning("the server was not told of the end, others take over after the heartbeat's TTL: %s", error)
@@ -174,17 +189,17 @@ class Worker:
             self._code = ExitCode.DRAIN_TIMED_OUT
         return self._code
 
-    def _await_last_read(self) -> None:
-        """Wait until no thread takes entries any more: else an open read would be given what is being handed back."""
-        deadline_s = time.monotonic() + READS_END_S
-        for name in ("fetch", "renewal", "janitor"):
+    def _await_end(self, *names: str) -> None:
+        """Wait for these threads, but no longer than a read may take: a server that is away must not delay the end."""
+        deadline_s = time.monotonic() + READ_ENDS_S
+        for name in names:
             self._threads[name].join(max(0.0, deadline_s - time.monotonic()))
 
     def _drain(self, deadline_s: float) -> bool:
         """Wait for the batch in hand and for what is computed to be stored; False if time or patience ended first."""
-        while time.monotonic() < deadline_s and not self._cut_short.is_set():
+        while time.monotonic() < deadline_s and not self._is_cut_short:
             working = any(self._threads[name].is_alive() for name in ("run", "prepare"))
             if not working and self._line.finisher.is_idle:
                 return True
-            self._cut_short.wait(CHECK_S / 5)
+            self._ended_early.wait(CHECK_S / 5)
         return False
