@@ -43,17 +43,25 @@ def leaked_keys(server: redis.Redis, *, live_jobs_allowed: bool = False) -> list
     or without decoded responses, is read alike.
     """
     leaked: list[str] = []
-    for raw in server.scan_iter(count=1000):
-        key = _text(raw)
+    for key in _keys_without_ttl(server):
         reason = _reason(server, key, live_jobs_allowed=live_jobs_allowed)
         if reason:
             leaked.append(f"{key} ({reason})")
     return sorted(leaked)
 
 
+def _keys_without_ttl(server: redis.Redis) -> list[str]:
+    """Ask for all TTLs together: there may be tens of thousands of keys."""
+    keys = list(server.scan_iter(count=1000))
+    with server.pipeline(transaction=False) as pipe:
+        for key in keys:
+            pipe.pttl(key)
+        return [_text(key) for key, ttl_ms in zip(keys, pipe.execute(), strict=True) if int(ttl_ms) == _NO_TTL]
+
+
 def _reason(server: redis.Redis, key: str, *, live_jobs_allowed: bool) -> str:
     match = _KEY.fullmatch(key)
-    if key == "cw:queues" or (match and match["name"] in CONSTANT_KEYS) or _pttl(server, key) != _NO_TTL:
+    if key == "cw:queues" or (match and match["name"] in CONSTANT_KEYS):
         return ""
     if match is None:
         return "not one of Cordwood's keys"
@@ -68,11 +76,6 @@ def _reason(server: redis.Redis, key: str, *, live_jobs_allowed: bool) -> str:
     if state in _FINAL_STATES:
         return "" if result_ttl == "0" else f"a job that ended {state}, without a TTL"
     return f"a record in the state {state!r}"
-
-
-def _pttl(server: redis.Redis, key: str) -> int:
-    answer: Any = server.pttl(key)
-    return int(answer)
 
 
 def _text(value: Any) -> str:

@@ -15,7 +15,7 @@ from cordwood.core import Core, JobOptions, Work, as_job, as_jobs, succeeded
 from cordwood.done_task import DoneTask
 from cordwood.errors import CordwoodError, JobNotFound
 from cordwood.result import JobRecord, Outcome, Result, read_outcome
-from cordwood.steps import Commands, Listen, Operation, Park, ScriptCall, Step
+from cordwood.steps import Answer, Commands, Ended, Listen, Operation, Park, ScriptCall, Step, proceed
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -120,21 +120,17 @@ class AsyncClient:
 
     async def _perform(self, operation: Operation[_T]) -> _T:
         """Run an operation: perform each step that it yields, and give it the answer or our own error."""
+        answer = Answer()
         with closing(operation):
-            try:
-                step = next(operation)
-                while True:
-                    step = await self._answer(operation, step)
-            except StopIteration as end:
-                value: _T = end.value
-                return value
+            while not isinstance(following := proceed(operation, answer), Ended):
+                answer = await self._answer(following)
+            return following.value
 
-    async def _answer(self, operation: Operation[_T], step: Step) -> Step:
+    async def _answer(self, step: Step) -> Answer:
         try:
-            answer = await _cancellable(self._perform_step(step))
+            return Answer(await _cancellable(self._perform_step(step)))
         except CordwoodError as error:
-            return operation.throw(error)
-        return operation.send(answer)
+            return Answer(error=error)
 
     async def _perform_step(self, step: Step) -> Any:
         self._core.check_open()

@@ -17,7 +17,7 @@ from cordwood.embedded import resolve_url
 from cordwood.errors import CordwoodError, InvalidInput, JobNotFound
 from cordwood.result import JobRecord, Outcome, Result, read_outcome
 from cordwood.server_url import check_url, masked_url
-from cordwood.steps import Commands, Listen, Operation, Park, ScriptCall, Step
+from cordwood.steps import Answer, Commands, Ended, Listen, Operation, Park, ScriptCall, Step, proceed
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -149,21 +149,17 @@ class Client:
 
     def _perform(self, operation: Operation[_T]) -> _T:
         """Run an operation: perform each step that it yields, and give it the answer or our own error."""
+        answer = Answer()
         with closing(operation):
-            try:
-                step = next(operation)
-                while True:
-                    step = self._answer(operation, step)
-            except StopIteration as end:
-                value: _T = end.value
-                return value
+            while not isinstance(following := proceed(operation, answer), Ended):
+                answer = self._answer(following)
+            return following.value
 
-    def _answer(self, operation: Operation[_T], step: Step) -> Step:
+    def _answer(self, step: Step) -> Answer:
         try:
-            answer = self._perform_step(step)
+            return Answer(self._perform_step(step))
         except CordwoodError as error:
-            return operation.throw(error)
-        return operation.send(answer)
+            return Answer(error=error)
 
     def _perform_step(self, step: Step) -> Any:
         self._core.check_open()

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from cordwood.done import Ticket
+    from cordwood.errors import CordwoodError
     from cordwood.keys import Keys
 
 Argument = str | bytes | int | float
@@ -63,3 +64,26 @@ class Pause:
 
 Step = Commands | ScriptCall | Listen | Park | Pause
 Operation = Generator[Step, Any, _T]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What performing a step gave: a value, or one of our own errors, which the operation may outlast."""
+
+    value: Any = None
+    error: CordwoodError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(Generic[_T]):
+    """The value of an operation that has no step left."""
+
+    value: _T
+
+
+def proceed(operation: Operation[_T], answer: Answer) -> Step | Ended[_T]:
+    """Give an operation the answer to its last step, at first an empty one, and return what comes next."""
+    try:
+        return operation.send(answer.value) if answer.error is None else operation.throw(answer.error)
+    except StopIteration as end:
+        return Ended(end.value)

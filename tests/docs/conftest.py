@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from threading import Thread
+from pathlib import Path
 
 import pytest
 
-from cordwood.settings import QueueSettings, Settings
-from cordwood_worker.testing import FaultBackend
-from cordwood_worker.worker import Worker
-
-STOP_S = 20.0
+from cordwood import Client
+from cordwood.settings import Settings
+from tests.fleet import PATIENT, running_fleet
 
 
 @pytest.fixture
-def served_url(redis_url: str) -> Iterator[str]:
+def served_url(
+    redis_url: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[str]:
     """The URL of the real server, with a worker that serves the queue `embed` by the fault backend."""
-    settings = Settings(drain_s=1.0, queues={"embed": QueueSettings(model="fault")})
-    worker = Worker(settings, "embed", FaultBackend(), redis_url)
-    thread = Thread(target=worker.run, name="served")
-    thread.start()
-    try:
+    folder: Path = tmp_path_factory.mktemp("served")
+    with (
+        Client(redis_url, settings=Settings()) as client,
+        running_fleet(client, redis_url, folder, request.node) as fleet,
+    ):
+        fleet.configure(PATIENT)
+        fleet.start()
         yield redis_url
-    finally:
-        worker.stop()
-        thread.join(STOP_S)
-        assert not thread.is_alive()

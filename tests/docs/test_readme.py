@@ -58,7 +58,9 @@ def test_the_blocking_example_runs(served_url: str, tmp_path: Path) -> None:
 
 def test_the_asyncio_example_runs(served_url: str, tmp_path: Path) -> None:
     """It submits a job under its own ID and shows what it came to."""
-    assert run_example(EXAMPLES[1], served_url, tmp_path).startswith("page-17 (8,) (31,) fault")
+    assert run_example(EXAMPLES[1], served_url, tmp_path).startswith(
+        "page-17 (8,) (31,) python:cordwood_worker.testing"
+    )
 
 
 def test_the_examples_are_short() -> None:

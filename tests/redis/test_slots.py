@@ -1,157 +1,182 @@
-"""C40: whatever is sent touches one cluster slot, and scripts touch no key that they were not given."""
+"""C40: what must hold for Redis Cluster, seen in what a single server is sent by the whole product."""
 
-from __future__ import annotations
-
-import re
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Iterator
 
 import pytest
 import redis
+from click.testing import CliRunner
 from redis.crc import key_slot
-from redis.exceptions import RedisError, ResponseError
 
-from cordwood import Client
-from cordwood.calls import sweep_call, watch_call
-from cordwood.connection import connect
-from cordwood.settings import Settings
-from tests.interleaving.world import CLOCK_KEY
-from tests.redis.script_bench import TTL_MS, Bench, done, fault
+from cordwood import Client, Job
+from cordwood.cli import cli
+from cordwood.keys import queue_keys
+from cordwood.scripts import script
+from cordwood.settings import QueueSettings, Settings
+from cordwood_worker.testing import FaultBackend
+from cordwood_worker.worker import Worker
+from tests.clients import KINDS, opened
+from tests.finishing import HandWorker
+from tests.monitor import Monitor
+from tests.seen_commands import SeenCommand, keys_of, seen_commands
 
-SCRIPT_COMMANDS: Final = {"eval", "evalsha"}
-ODD_ID: Final = "a{x}b"
-QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
-LAST_WORD: Final = "end of the recording"
-
-
-class Recording:
-    """Every command that the server executed, those issued by scripts with the keys their script was given."""
-
-    def __init__(self) -> None:
-        self.commands: list[list[str]] = []
-        self.undeclared: list[str] = []
-        self.scripts = 0
-        self._declared: set[str] = set()
-
-    def add(self, line: str, keys_of: Callable[[list[str]], list[str]]) -> None:
-        """Take in one line of MONITOR: time, database and source in brackets, then the words in quotes."""
-        words = QUOTED.findall(line)
-        name = words[0].lower()
-        if " lua]" in line.split('"', 1)[0]:
-            self.undeclared += [key for key in keys_of(words) if key not in self._declared and key != CLOCK_KEY]
-            return
-        if name in SCRIPT_COMMANDS:
-            self.scripts += 1
-            self._declared = set(words[3 : 3 + int(words[2])])
-        self.commands.append(words)
+AWKWARD_IDS = ("plain", "a{x}b", "{x}", "}{", "{}", "ünï{çødé}")
+WRITES = {
+    "submit": b"XADD", "watch": b"HMGET", "start": b"HSET", "mark": b"HSET", "finish": b"XDEL", "retry": b"ZADD",
+    "fail": b"XDEL", "dead": b"XADD", "release": b"XADD", "renew": b"XCLAIM", "beat": b"ZADD", "reclaim": b"XCLAIM",
+    "promote": b"XADD", "expire": b"XDEL", "cancel": b"XDEL", "reap": b"XGROUP", "repair": b"XADD",
+}  # fmt: skip
+"""Each script, and a command that it issues only when it has something to do."""
 
 
-def keys_of(server: redis.Redis, words: list[str]) -> list[str]:
-    """Ask the server which of a command's words are keys; none for a command without any."""
-    try:
-        found: Any = server.command_getkeys(*words)
-    except ResponseError:
-        return []
-    return [str(key) for key in found]
+@pytest.fixture(scope="module")
+def record() -> list[SeenCommand]:
+    """What the product sent, kept for all tests of this file."""
+    return []
 
 
-@contextmanager
-def recorded(server: redis.Redis) -> Iterator[Recording]:
-    """Record what is executed while the block lasts."""
-    recording, ready = Recording(), threading.Event()
-    asking = redis.Redis(connection_pool=server.connection_pool)
-
-    def listen() -> None:
-        connection = server.connection_pool.get_connection()
-        connection.send_command("MONITOR")
-        connection.read_response()
-        ready.set()
-        while LAST_WORD not in (line := connection.read_response().decode("utf-8", "replace")):
-            if '"COMMAND"' not in line:
-                recording.add(line, lambda words: keys_of(asking, words))
-        connection.disconnect()
-        server.connection_pool.release(connection)
-
-    listener = threading.Thread(target=listen)
-    listener.start()
-    ready.wait(10.0)
-    yield recording
-    server.echo(LAST_WORD)
-    listener.join(30.0)
-    assert not listener.is_alive()
+def use_client(client: Client, worker: HandWorker) -> None:
+    """Submit, wait, look and cancel, with IDs that look like hash tags."""
+    client.submit_many([Job(inputs=("x",), id=job_id) for job_id in AWKWARD_IDS])
+    with worker.serving():
+        client.wait_many(AWKWARD_IDS, timeout_s=10)
+        list(client.as_completed(AWKWARD_IDS, timeout_s=10))
+        client.embed(["a", "b"], timeout_s=10)
+    client.embed([])
+    client.get("{x}")
+    client.result("{x}")
+    client.submit("x", job_id="to-{cancel}")
+    client.cancel(["to-{cancel}", "unknown"])
+    client.submit("x", job_id="{over}due", expires_s=0.001)
+    client.wait_many(["{over}due"], timeout_s=10)
 
 
-def go_through_everything(bench: Bench) -> None:
-    """Call each script in each of its ways, on jobs of which one has an odd ID."""
-    first, second = bench.hire("first"), bench.hire("second")
-    bench.submit(ODD_ID, "fail", "bury", "release", "left", expires_s=600.0)
-    attempts = {item.job_id: item for item in first.begin()}
-    first.attempts.mark("run", [ODD_ID, "left"])
-    first.attempts.retry([fault(attempts[ODD_ID])], 100)
-    first.attempts.fail([fault(attempts["fail"])])
-    first.attempts.bury([fault(attempts["bury"])])
-    first.attempts.release([(attempts["release"].entry, attempts["release"].token)])
-    first.upkeep.renew()
-    bench.submit("late", delay_s=5.0, expires_s=1.0)
-    for _ in range(3):
-        bench.world.advance(TTL_MS // 2 + 100)
-        second.upkeep.beat(b"")
-    second.upkeep.promote()
-    second.upkeep.expire()
-    taken = second.begin(list(second.upkeep.reclaim(10).entries))
-    second.attempts.finish([done(item) for item in [*taken, *second.begin()]])
-    second.upkeep.reap()
-    bench.submit("gone")
-    bench.redis.delete(bench.keys.lane("normal"))
-    second.reader.create_groups()
-    second.upkeep.repair()
-    bench.world.call(watch_call(bench.keys, [ODD_ID, "gone"], waiter_mask=2))
-    bench.world.call(sweep_call("cancel", bench.keys, ["gone", "missing"]))
-    second.upkeep.announce({"task": "embed"})
+def use_worker(client: Client, worker: HandWorker, url: str) -> None:
+    """Run every script of the worker's side at least once with something to do."""
+    ids = [f"{{{name}}}" for name in ("done", "failed", "dead", "retried", "released", "taken", "lost")]
+    worker.beat()
+    client.submit_many([Job(inputs=("x",), id=job_id) for job_id in ids])
+    by_id = {attempt.job_id: attempt for attempt in worker.take_exactly(len(ids))}
+    worker.attempts.mark("run", ids)
+    worker.upkeep.renew()
+    worker.finish([by_id["{done}"]])
+    worker.fail([by_id["{failed}"]])
+    worker.bury([by_id["{dead}"]])
+    worker.retry([by_id["{retried}"]])
+    worker.attempts.release([(by_id["{released}"].entry, by_id["{released}"].token)])
+    worker.upkeep.promote()
+    client.submit("x", job_id="{late}", expires_s=0.001)
+    worker.upkeep.expire()
+    worker.attempts.mark("run", ())
+    worker.redis.zrem(worker.keys.named("workers"), worker.consumer)
+    worker.redis.xdel(worker.keys.lane("normal"), by_id["{lost}"].entry.entry_id)
+    with HandWorker(url) as heir:
+        heir.beat()
+        heir.attempts.start(heir.upkeep.reclaim(10).entries)
+        heir.upkeep.repair()
+        heir.finish(heir.take())
+        heir.upkeep.reap()
+        heir.upkeep.withdraw()
+    client.cancel(ids)
 
 
-def look_with_the_command_line(url: str) -> None:
-    """Run every command that looks."""
-    for words in (
-        ["queue", "ls"],
-        ["queue", "show", "bench"],
-        ["job", "show", ODD_ID, "-q", "bench"],
-        ["worker", "ls"],
-    ):
-        command = [sys.executable, "-m", "cordwood.cli", "--redis-url", url, *words]
-        subprocess.run(command, check=True, capture_output=True)
+def use_whole_worker(client: Client, url: str) -> None:
+    """Run a worker until the queue is empty."""
+    job_ids = client.submit_many([Job(inputs=("x",), id="{x}"), Job(inputs=("BAD",), id="{bad}")])
+    queues = {"embed": QueueSettings(model="python:cordwood_worker.testing:fault_backend")}
+    Worker(Settings(queues=queues, max_batch_rows=2), "embed", FaultBackend(), url).run(burst=True)
+    client.wait_many(job_ids, timeout_s=10)
 
 
-def test_c40_every_command_touches_one_slot_and_every_script_only_its_keys(redis_url: str) -> None:
-    """Scripts, pipelines' commands, blocking reads and the command line, with a brace in a job's ID."""
-    client = connect(redis_url)
-    with recorded(client) as recording:
-        go_through_everything(Bench(client))
-        look_with_the_command_line(redis_url)
-        with Client(redis_url, queue="other", settings=Settings()) as application:
-            application.cancel(application.submit("text"))
-    assert recording.scripts > 30
-    assert recording.undeclared == []
-    scattered = []
-    for words in recording.commands:
-        given = words[3 : 3 + int(words[2])] if words[0].lower() in SCRIPT_COMMANDS else keys_of(client, words)
-        if len({key_slot(key.encode()) for key in given}) > 1:
-            scattered.append(words[:4])
-    assert scattered == []
-    client.delete(CLOCK_KEY)
-    client.close()
+def use_cli(url: str) -> None:
+    """Look at everything."""
+    for line in ("queue ls", "queue show embed", "worker ls", "job show {x}"):
+        assert CliRunner().invoke(cli, ["--redis-url", url, *line.split()]).exit_code == 0
 
 
-def test_a_recording_notices_a_script_that_touches_a_key_it_was_not_given(redis_url: str) -> None:
+@pytest.fixture
+def everything(redis_url: str, redis_client: redis.Redis, record: list[SeenCommand]) -> list[SeenCommand]:
+    """What the whole product sends; it is run once."""
+    if record:
+        return record
+    with Monitor(redis_url) as monitor:
+        for kind in KINDS:
+            with opened(kind, redis_url) as client, HandWorker(redis_url) as worker:
+                use_client(client, worker)
+                use_worker(client, worker, redis_url)
+            redis_client.flushall()
+        with opened("blocking", redis_url) as client:
+            use_whole_worker(client, redis_url)
+        use_cli(redis_url)
+        record += seen_commands(monitor.heard())
+    return record
+
+
+def scripts_in(commands: list[SeenCommand]) -> Iterator[tuple[str, SeenCommand]]:
+    """The calls of scripts, with the scripts' names."""
+    by_digest = {script(name).sha.encode(): name for name in WRITES}
+    by_text = {script(name).text.encode(): name for name in WRITES}
+    for command in commands:
+        if command.name in {"EVALSHA", "EVAL"}:
+            yield (by_digest | by_text)[command.words[1]], command
+
+
+def test_c40_every_script_was_called_with_something_to_do(everything: list[SeenCommand]) -> None:
+    """Otherwise the other tests of this file would show little."""
+    issued: dict[str, set[bytes]] = {name: set() for name in WRITES}
+    for name, command in scripts_in(everything):
+        issued[name] |= {words[0].upper() for words in command.inner}
+    for name, wanted in WRITES.items():
+        assert wanted in issued[name], f"{name} issued only {sorted(issued[name])}"
+
+
+def test_c40_no_command_and_no_script_touches_two_slots(
+    everything: list[SeenCommand], redis_client: redis.Redis
+) -> None:
+    """Nor does a transaction: there is none."""
+    for command in everything:
+        slots = {key_slot(key.encode()) for key in keys_of(redis_client, command.words)}
+        assert len(slots) <= 1, command.words
+        assert command.name not in {"MULTI", "EXEC", "WATCH"}
+
+
+def test_c40_every_key_that_a_script_touches_is_passed_as_a_key(
+    everything: list[SeenCommand], redis_client: redis.Redis
+) -> None:
+    """A cluster routes by the keys that were passed."""
+    touched = 0
+    for name, command in scripts_in(everything):
+        passed = set(keys_of(redis_client, command.words))
+        for words in command.inner:
+            keys = set(keys_of(redis_client, words))
+            assert keys <= passed, f"{name}: {words}"
+            touched += len(keys)
+    assert touched > 100
+
+
+def test_c40_an_undeclared_key_would_be_noticed(redis_url: str, redis_client: redis.Redis) -> None:
     """So the test above can fail."""
-    client = connect(redis_url)
-    with recorded(client) as recording:
-        client.eval("return redis.call('GET', 'cw:{a}:not-declared')", 1, "cw:{a}:declared")
-        with pytest.raises(RedisError):
-            client.execute_command("NOSUCH")
-    assert recording.undeclared == ["cw:{a}:not-declared"]
-    client.close()
+    with Monitor(redis_url) as monitor:
+        redis_client.eval("return redis.call('GET', 'cw:{a}:\"odd\\n')", 1, "cw:{a}:declared")
+        (seen,) = [command for command in seen_commands(monitor.heard()) if command.name == "EVAL"]
+    assert keys_of(redis_client, seen.words) == ["cw:{a}:declared"]
+    assert [keys_of(redis_client, words) for words in seen.inner] == [['cw:{a}:"odd\n']]
+
+
+def test_c40_an_id_with_braces_does_not_move_a_record_to_another_slot() -> None:
+    """Only the first braces of a key count, and they are the queue's."""
+    keys = queue_keys("embed")
+    slots = {key_slot(key.encode()) for key in (*keys.fixed, *map(keys.job, AWKWARD_IDS))}
+    assert len(slots) == 1
+
+
+def test_c40_only_the_set_of_queues_lies_outside_the_queues_slot(
+    everything: list[SeenCommand], redis_client: redis.Redis
+) -> None:
+    """And no script touches it."""
+    outside = {
+        (command.name, key)
+        for command in everything
+        for key in keys_of(redis_client, command.words)
+        if not key.startswith("cw:{embed}:")
+    }
+    assert outside == {("SADD", "cw:queues"), ("SMEMBERS", "cw:queues")}
