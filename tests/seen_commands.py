@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import redis
+from redis.exceptions import ResponseError
 
 _LINE: Final = re.compile(rb'^\+\S+ \[\d+ (?P<source>\S+)\] (?P<command>".*)$', re.DOTALL)
 _ARGUMENT: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
@@ -45,12 +46,12 @@ def seen_commands(heard: bytes) -> list[SeenCommand]:
 def keys_of(server: redis.Redis, words: tuple[bytes, ...]) -> list[str]:
     """Which of a command's words are keys, by the server's own judgement."""
     try:
-        keys: list[str] = server.execute_command("COMMAND GETKEYS", *words)
-    except redis.exceptions.ResponseError as error:
+        keys: Any = server.execute_command("COMMAND GETKEYS", *words)
+    except ResponseError as error:
         if "no key arguments" not in str(error):
             raise
         return []
-    return keys
+    return [str(key) for key in keys]
 
 
 def _unescaped(word: bytes) -> bytes:

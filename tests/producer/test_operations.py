@@ -118,7 +118,7 @@ def test_what_concerns_the_queue_or_the_server_stops_the_call(answered: object, 
 
     def answer(step: Any) -> Any:
         if isinstance(step, ScriptCall):
-            calls.append(step.args[2])
+            calls.append(str(step.args[2]))
             return all_new(step) if len(calls) == 1 else answered
         return [1]
 

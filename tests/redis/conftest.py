@@ -33,12 +33,12 @@ def fleet(redis_url: str, fleet_client: Client, tmp_path: Path, request: pytest.
 
 @pytest.fixture(scope="session")
 def model_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """One worker with all-MiniLM-L6-v2 for the whole session, because it takes seconds to load; on its own server."""
+    """One worker with all-MiniLM-L6-v2 for the whole session, on its own server; it takes seconds to load."""
     with private_server() as server, Client(server.url, queue=QUEUE, settings=Settings()) as client:
         fleet = Fleet(client, server.url, tmp_path_factory.mktemp("model"))
         try:
             fleet.configure({**PATIENT, "max_batch_rows": 64, "max_wait_ms": 200}, model=MINILM)
-            fleet.start()
+            fleet.spawn()
             yield fleet
         finally:
             fleet.close()
@@ -46,7 +46,8 @@ def model_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 @pytest.fixture
 def model_fleet(model_worker: Fleet, request: pytest.FixtureRequest) -> Iterator[Fleet]:
-    """The worker with the real model; what it wrote is in the report of a failed test."""
+    """The worker with the real model, ready; what it wrote is in the report of a failed test."""
+    model_worker.consumer(model_worker.workers[0])
     yield model_worker
     request.node.add_report_section("teardown", "log of the worker with the model", model_worker.workers[0].log)
 

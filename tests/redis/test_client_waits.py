@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis
 
-from cordwood import Client, JobNotFound, Result, ServerUnavailable, WaitTimeout
+from cordwood import Client, JobNotFound, Result, WaitTimeout
 from cordwood.calls import record_keys
 from cordwood.embedded import EmbeddedServer
 from cordwood.result import MIN_RECORD_TTL_MS
@@ -184,7 +184,7 @@ def test_c32_a_wait_survives_a_frozen_server(kind: str, pool: ThreadPoolExecutor
 
 
 def test_c32_a_wait_keeps_its_timeout_with_a_server_that_stays_frozen(kind: str, pool: ThreadPoolExecutor) -> None:
-    """It ends as a timeout that says why; one that never reached the server says that instead."""
+    """It ends as a timeout that says why."""
     with private_server() as server, opened(kind, server.url) as client, HandWorker(server.url) as worker:
         job_id = client.submit("a")
         worker.redis.hset(worker.keys.job(job_id), "wm", 0)
@@ -195,9 +195,6 @@ def test_c32_a_wait_keeps_its_timeout_with_a_server_that_stays_frozen(kind: str,
             with pytest.raises(WaitTimeout, match="the server does not answer"):
                 waiting.result(10)
             assert time.monotonic() - began < 3.5
-            with opened(kind, server.url) as newcomer, pytest.raises(ServerUnavailable):
-                newcomer.wait(job_id, timeout_s=0.5)
-            assert time.monotonic() - began < 8
 
 
 def test_c32_a_wait_survives_a_server_that_restarts(kind: str, pool: ThreadPoolExecutor, tmp_path: Path) -> None:
@@ -284,9 +281,10 @@ def test_c32_a_wait_without_a_timeout_ends_by_ctrl_c(redis_url: str, worker: Han
     """And leaves nothing behind that would be told."""
     with opened("blocking", redis_url) as client:
         job_id = client.submit("a")
+        worker.redis.hset(worker.keys.job(job_id), "wm", 0)
 
         def interrupt() -> None:
-            until_listening(worker.redis)
+            wait_until(lambda: waiter_mask(worker, job_id), description="the wait has asked to be told")
             os.kill(os.getpid(), signal.SIGINT)
 
         thread = threading.Thread(target=interrupt)

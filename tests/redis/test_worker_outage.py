@@ -8,6 +8,7 @@ import pytest
 
 from tests.fleet import PATIENT, Fleet
 from tests.outcomes import check_all_done, check_nothing_left, submit
+from tests.waiting import wait_until
 
 READ_AGAIN_S = 5.0
 
@@ -27,7 +28,7 @@ def test_c22_idle_workers_read_again_after_flushall(fleet: Fleet) -> None:
     check_all_done(fleet, submit(fleet, texts(50)), timeout_s=READ_AGAIN_S)
     assert time.monotonic() - began_s < READ_AGAIN_S
     check_nothing_left(fleet)
-    assert fleet.redis.hgetall(fleet.keys.named("spec")) == spec
+    wait_until(lambda: fleet.redis.hgetall(fleet.keys.named("spec")) == spec, description="it says what it serves")
     assert fleet.redis.smembers("cw:queues") == {b"embed"}
     assert all(worker.log.count("WARNING") + worker.log.count("ERROR") < 10 for worker in fleet.workers)
 
