@@ -6,16 +6,18 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from cordwood import connection
 from cordwood.client import choose_url, load_settings
-from cordwood.connection import HASTY
+from cordwood.connection import HASTY, AsyncRedis
 from cordwood.core import Core, JobOptions, Work, as_job, as_jobs, succeeded
 from cordwood.done_task import DoneTask
 from cordwood.errors import CordwoodError, JobNotFound
 from cordwood.result import JobRecord, Outcome, Result, read_outcome
 from cordwood.steps import Answer, Commands, Ended, Listen, Operation, Park, ScriptCall, Step, proceed
+from cordwood.turns import Turns
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -40,6 +42,7 @@ class AsyncClient:
         self._core = Core(chosen, queue, time.monotonic)
         self._redis = connection.connect_async(self._url)
         self._hasty = connection.connect_async(self._url, HASTY)
+        self._turns = Turns()
         self._readers: dict[str, DoneTask] = {}
 
     async def __aenter__(self) -> Self:
@@ -135,16 +138,10 @@ class AsyncClient:
     async def _perform_step(self, step: Step) -> Any:
         self._core.check_open()
         match step:
-            case Commands(commands, patient):
-                redis = self._redis if patient else self._hasty
-                with connection.translated_errors():
-                    pipeline = redis.pipeline(transaction=False)
-                    for command in commands:
-                        pipeline.execute_command(*command)
-                    return await pipeline.execute()
-            case ScriptCall():
-                with connection.translated_errors():
-                    return await connection.run_script_async(self._redis if step.patient else self._hasty, step)
+            case Commands() | ScriptCall():
+                if step.patient:
+                    return await _call(self._redis, step)
+                return await self._turns.take(partial(_call, self._hasty, step))
             case Listen(keys):
                 await self._reader(keys.queue).listen()
             case Park(ticket, timeout_s):
@@ -159,6 +156,16 @@ class AsyncClient:
             shard = self._core.context.done_shard
             self._readers[queue] = DoneTask(self._url, keys, shard, self._core.table(keys))
         return self._readers[queue]
+
+
+async def _call(redis: AsyncRedis, step: Commands | ScriptCall) -> Any:
+    with connection.translated_errors():
+        if isinstance(step, ScriptCall):
+            return await connection.run_script_async(redis, step)
+        pipeline = redis.pipeline(transaction=False)
+        for command in step.commands:
+            pipeline.execute_command(*command)
+        return await pipeline.execute()
 
 
 async def _cancellable(step: Coroutine[Any, Any, _T]) -> _T:

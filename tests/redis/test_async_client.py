@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cordwood import AsyncClient, CordwoodError, Result, WaitTimeout
+from cordwood import AsyncClient, CordwoodError, Result, ServerUnavailable, WaitTimeout
 from cordwood.settings import Settings
 from cordwood_worker.testing import fault_vector
 from tests.finishing import HandWorker
+from tests.private_server import frozen, private_server
 from tests.waiting import wait_until
 
 
@@ -172,3 +173,18 @@ async def test_a_cancelled_wait_ends_wherever_it_is(redis_url: str, worker: Hand
             assert wait.cancelled()
             assert client._core.table(worker.keys).is_idle
     worker.finish(worker.take_exactly(1))
+
+
+async def test_c32_hundreds_of_waits_keep_their_timeout_with_a_server_that_freezes() -> None:
+    """None waits in line for the timeouts of the others."""
+    with private_server() as server:
+        async with AsyncClient(server.url, settings=Settings()) as client:
+            job_ids = await client.submit_many(["a"] * 300)
+            waits = [asyncio.create_task(client.wait(job_id, timeout_s=1.5)) for job_id in job_ids]
+            with HandWorker(server.url) as worker:
+                await until_listening(worker)
+            with frozen(server):
+                began = time.monotonic()
+                outcomes = await asyncio.gather(*waits, return_exceptions=True)
+                assert time.monotonic() - began < 5
+    assert {type(outcome) for outcome in outcomes} <= {WaitTimeout, ServerUnavailable}
