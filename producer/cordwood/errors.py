@@ -102,7 +102,7 @@ class JobFailed(JobError):
 
 
 class JobDead(JobError):
-    """The job was given up after its last attempt and lies in the dead letters: mend the cause, then replay it."""
+    """The job was given up after its last attempt and lies in the dead letters: mend the cause, submit it anew."""
 
     def __init__(self, job_id: str, message: str, *, code: str) -> None:
         super().__init__(job_id, message)
@@ -114,7 +114,7 @@ class JobCancelled(JobError):
 
 
 class JobExpired(JobError):
-    """The job was not started before its `expires` time."""
+    """The job's `expires` time passed before it had an outcome, while no worker was at it."""
 
 
 class SpecMismatch(JobError):

@@ -155,3 +155,14 @@ def test_a_paused_queue_is_told_to_workers_with_their_beat(bench: Bench) -> None
     assert not hand.upkeep.beat(b"").paused
     bench.redis.hset(bench.keys.named("meta"), "paused", 1)
     assert hand.upkeep.beat(b"").paused
+
+
+@pytest.mark.parametrize("index", ["delayed", "expiring"])
+def test_members_that_nobody_could_have_submitted_do_not_hold_up_the_sweep(bench: Bench, index: str) -> None:
+    """A hundred of them at the head are removed, and the job behind them gets its turn."""
+    hand = bench.hire("w")
+    bench.submit("a", delay_s=1.0, expires_s=2.0)
+    bench.redis.zadd(bench.keys.named(index), {b"\xff %d" % number: 0 for number in range(100)})
+    bench.world.advance(1500 if index == "delayed" else 2500)
+    sweep = hand.upkeep.promote if index == "delayed" else hand.upkeep.expire
+    assert [sweep(), sweep()] == [0, 1]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 import cordwood
-from cordwood.embedded import EmbeddedServer
-from cordwood.errors import CordwoodError, SettingsError
+from cordwood.embedded import EmbeddedServer, resolve_url
+from cordwood.errors import CordwoodError, ServerUnavailable, SettingsError
 from cordwood.settings import Settings, load
 from cordwood_worker.backends.loading import load_backend
 from cordwood_worker.exit_codes import ExitCode
@@ -54,7 +54,8 @@ def cli() -> None:
 def run(config: Path | None, queue: str | None, *, burst: bool, **flags: str | None) -> None:
     """Serve a queue until SIGTERM or Ctrl-C. A second signal hands everything back at once.
 
-    Without a server's URL the embedded server is started, and stopped after the worker.
+    Without a server's URL it takes the embedded server that runs under the data dir, or starts one, and stops it after
+    the worker.
 
     Exit codes: 0 clean, 1 crashed, 2 wrong usage, 3 the batch in hand was not done within drain_s, 4 device broken,
     5 not started, 130 told to stop twice before it had begun.
@@ -96,12 +97,17 @@ def choose_queue(settings: Settings, queue: str | None) -> str:
 
 @contextmanager
 def server_url(settings: Settings) -> Iterator[str]:
-    """Give the configured server's URL, or run the embedded server for as long as the block lasts."""
-    if settings.redis_url is not None:
-        yield settings.redis_url
-        return
-    with EmbeddedServer(settings.data_dir) as server:
-        yield server.url
+    """Give the URL of the configured server, or of the embedded one that runs under `data_dir`.
+
+    Where neither is there, run the embedded server for as long as the block lasts.
+    """
+    try:
+        url = resolve_url(settings)
+    except ServerUnavailable:
+        with EmbeddedServer(settings.data_dir) as server:
+            yield server.url
+    else:
+        yield url
 
 
 class PendingSignals:

@@ -121,6 +121,13 @@ class Upkeep:
         return found
 
     def _first(self, index: str) -> list[str]:
-        """Read the job IDs that are due first; whether any is due by now the script decides, by the server's clock."""
-        (found,) = self._queue.commands(("ZRANGE", self._queue.keys.named(index), 0, SWEPT_PER_CALL - 1))
-        return [raw.decode("utf-8", "replace") for raw in found]
+        """Read the job IDs that are due first; whether any is due by now the script decides, by the server's clock.
+
+        Members that no producer could have written are removed: no record is theirs, and they would stand at the head.
+        """
+        key = self._queue.keys.named(index)
+        (found,) = self._queue.commands(("ZRANGE", key, 0, SWEPT_PER_CALL - 1))
+        foreign = [raw for raw in found if not acceptable_id(raw)]
+        if foreign:
+            self._queue.commands(("ZREM", key, *foreign))
+        return [job_id for job_id in map(acceptable_id, found) if job_id]
