@@ -183,7 +183,7 @@ class Client:
 
     def _reader(self, queue: str) -> DoneThread:
         # A forked child has the objects of its parent's threads, but not the threads.
-        place = (0, queue)
+        place = (os.getpid(), queue)
         if place not in self._readers:
             keys = self._core.keys(queue)
             reader = DoneThread(self._url, keys, self._core.context.done_shard, self._core.table(keys))

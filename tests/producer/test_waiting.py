@@ -116,6 +116,12 @@ def test_what_is_told_is_looked_at_and_nothing_else() -> None:
     assert world.masks[0] > 0
 
 
+def test_a_job_told_of_at_the_deadline_does_not_hide_another_that_is_there_untold() -> None:
+    """Before it gives up the wait looks at everything, not only at what it was told of last."""
+    world = World([Event(1.0, "end_untold", "b"), Event(2.0, "end", "a")])
+    assert [job_id for job_id, _ in world.outcomes(world.wait(["a", "b"], 2.0))] == ["a", "b"]
+
+
 def test_what_ended_before_comes_in_the_order_of_the_ends_with_the_missing_first() -> None:
     """A look at everything sorts by the server's time."""
     happening = [Event(0.0, "wipe", "d"), Event(1.0, "gap")]

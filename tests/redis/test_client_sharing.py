@@ -15,7 +15,7 @@ from tests.finishing import HandWorker
 from tests.waiting import wait_until
 
 FORKING = """
-import os, sys, threading
+import os, sys, threading, time
 from cordwood import Client
 from cordwood.settings import Settings
 client = Client(sys.argv[1], settings=Settings())
@@ -27,9 +27,12 @@ assert client.wait(mine, timeout_s=30).job_id == mine
 sys.stdout.flush()
 pid = os.fork()
 if pid == 0:
+    began = time.monotonic()
     ids = client.submit_many([f"child {n}" for n in range(20)])
     assert [outcome.job_id for outcome in client.wait_many(ids, timeout_s=30)] == ids
     assert [client.wait(client.submit("more"), timeout_s=30).attempt for _ in range(3)] == [1, 1, 1]
+    # Sooner than a wait that hears nothing looks by itself.
+    assert time.monotonic() - began < 4
     client.close()
     print("child True", flush=True)
     os._exit(0)
