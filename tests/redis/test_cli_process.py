@@ -40,11 +40,15 @@ def test_a_reader_that_leaves_early_gets_no_traceback(redis_url: str, redis_clie
         assert piped.stdout.splitlines()[-1] == "0"
 
 
-def test_a_full_disk_is_one_line(redis_url: str) -> None:
-    """Not a traceback either."""
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_one_line(redis_url: str, unbuffered: str) -> None:
+    """Not a traceback either, whether Python writes at once or keeps some of it until the end."""
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with Path("/dev/full").open("w") as full:
         command = [*COMMAND, "--redis-url", redis_url, "queue", "ls"]
-        process = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=50)
+        process = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=50, env=environment
+        )
     assert (process.returncode, process.stderr.count("\n")) == (1, 1)
     assert process.stderr.startswith("cordwood: ")
 

@@ -32,11 +32,17 @@ class Commands(click.Group):
         except CordwoodError as error:
             fail(str(error))
         except BrokenPipeError:
-            # The reader of a pipe has gone, as `| head` does: that is no error. Python must not flush into it at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # The reader of a pipe has gone, as `| head` does: that is no error.
+            _discard_output()
             ctx.exit(0)
         except OSError as error:
+            _discard_output()
             fail(f"{error.filename or 'output'}: {error.strerror or error}")
+
+
+def _discard_output() -> None:
+    """Let what is still buffered go nowhere: Python's own flush at exit would fail as the last one did."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.group("cordwood", cls=Commands, context_settings=CONTEXT)
