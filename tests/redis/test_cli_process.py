@@ -1,3 +1,7 @@
+"""The command line as a process: closed pipes, full disks, servers that are away, and what it imports."""
+
+from __future__ import annotations
+
 import os
 import re
 import signal
