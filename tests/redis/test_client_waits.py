@@ -287,10 +287,15 @@ def test_c32_a_wait_without_a_timeout_ends_by_ctrl_c(redis_url: str, worker: Han
             wait_until(lambda: waiter_mask(worker, job_id), description="the wait has asked to be told")
             os.kill(os.getpid(), signal.SIGINT)
 
+        # A suite that was started in the background inherits that Ctrl-C is ignored.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         thread = threading.Thread(target=interrupt)
-        thread.start()
-        with pytest.raises(KeyboardInterrupt):
-            client.wait(job_id)
+        try:
+            thread.start()
+            with pytest.raises(KeyboardInterrupt):
+                client.wait(job_id)
+        finally:
+            signal.signal(signal.SIGINT, before)
         thread.join()
         assert client._core.table(worker.keys).is_idle
     worker.finish(worker.take_exactly(1))
