@@ -55,3 +55,36 @@ def build_bert(folder: Path, *, dim: int = 32, pooling: str = "mean", seed: int 
     modules: list[Any] = [Transformer(str(bert)), Pooling(dim, pooling_mode=mode)]
     SentenceTransformer(modules=modules, device="cpu").save(str(bare), create_model_card=False)
     return bare
+
+
+def build_transformer(folder: Path, family: str, *, dim: int = 32, seed: int = 11) -> Path:
+    """Write a 2-layer encoder of another family with MiniLM's tokenizer, as `build_bert` does; at most 128 tokens."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+    encoder, bare = folder / family, folder / "model"
+    tokenizer = AutoTokenizer.from_pretrained(str(minilm_folder()))
+    offset = 2 if family in {"roberta", "xlm-roberta", "mpnet"} else 0
+    sizes = {"hidden_size": dim, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 2 * dim}
+    if family == "distilbert":
+        sizes = {"dim": dim, "n_layers": 2, "n_heads": 4, "hidden_dim": 2 * dim}
+    if family == "modernbert":
+        sizes |= {"local_attention": 16, "global_attn_every_n_layers": 2}
+    config = AutoConfig.for_model(
+        family,
+        vocab_size=len(tokenizer),
+        max_position_embeddings=128 + offset,
+        pad_token_id=1 if offset else 0,
+        **sizes,
+    )
+    tokenizer.model_max_length = 128
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        auto: Any = AutoModel  # its functions are untyped
+        auto.from_config(config).save_pretrained(str(encoder))
+    tokenizer.save_pretrained(str(encoder))
+    modules: list[Any] = [Transformer(str(encoder)), Pooling(dim)]
+    SentenceTransformer(modules=modules, device="cpu").save(str(bare), create_model_card=False)
+    return bare

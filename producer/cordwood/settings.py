@@ -93,6 +93,7 @@ class QueueSettings(BaseModel):
     model: Annotated[str, Field(min_length=1)]
     revision: str | None = None
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    backend: Literal["auto", "padded", "packed", "onnx", "openvino"] = "auto"
     device: Annotated[str, Field(min_length=1)] = "auto"
     max_batch_tokens: _Count | None = None
     max_batch_rows: _Count | None = None
@@ -114,8 +115,8 @@ class Settings(BaseModel):
     heartbeat_s: _Seconds = 2.0
     heartbeat_ttl_s: _Seconds = 6.0
     max_attempts: _Count = 5
-    max_batch_tokens: _Count = 4096
-    max_batch_rows: _Count = 128
+    max_batch_tokens: _Count = 16384
+    max_batch_rows: _Count = 256
     max_wait_ms: _Milliseconds = 2.0
     lookahead: _Count = 4
     drain_s: _SecondsOrNone = 8.0

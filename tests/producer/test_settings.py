@@ -155,7 +155,7 @@ def test_a_queue_has_its_own_limits_where_it_sets_them(load_from: Load) -> None:
     )
     own, plain = settings.batch_limits("own"), settings.batch_limits("plain")
     assert (own.max_tokens, own.max_rows, own.max_wait_ms) == (100, 64, 0.0)
-    assert (plain.max_tokens, plain.max_rows, plain.max_wait_ms) == (4096, 64, 5.0)
+    assert (plain.max_tokens, plain.max_rows, plain.max_wait_ms) == (16384, 64, 5.0)
 
 
 def test_a_queue_that_is_not_there_is_named_with_those_that_are(load_from: Load) -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from cordwood.job import Input
-from cordwood_worker.backends import DeviceBroken, DeviceOutOfMemory, Spec
+from cordwood.settings import BatchBudget
+from cordwood_worker.backends import DeviceBroken, DeviceOutOfMemory, Spec, WarmUp
 from cordwood_worker.batch import Batch, Row, RowFailure, RowOutput, Tokens
 from cordwood_worker.execute import execute
 
@@ -66,8 +67,9 @@ class ScriptedBackend:
         outputs: NDArray[np.float32] = self._behaviour(batch)
         return outputs
 
-    def warm_up(self) -> None:
+    def warm_up(self, budget: BatchBudget) -> WarmUp:
         """Not part of running."""
+        raise NotImplementedError
 
 
 def run_texts(behaviour: Behaviour, texts: Sequence[str]) -> tuple[list[RowOutput | RowFailure], ScriptedBackend]:

@@ -78,8 +78,8 @@ def serve(settings: Settings, queue: str, *, burst: bool) -> ExitCode:
     """Load the model, find the server, and work; raises SettingsError or ServerUnavailable if it cannot begin."""
     with signals_kept() as pending, server_url(settings) as url:
         backend = load_backend(settings.queue(queue))
-        backend.warm_up()
-        worker = Worker(settings, queue, backend, url)
+        learned = backend.warm_up(settings.batch_limits(queue))
+        worker = Worker(settings, queue, backend, url, best_tokens=learned.best_tokens)
         pending.deliver_to(worker.stop)
         return worker.run(burst=burst)
 

@@ -32,6 +32,7 @@ class Finisher:
         self._assembly = flow.assembly
         self._hopper = flow.hopper
         self._outbox = flow.outbox
+        self._cost = flow.cost
         self._random = random
         self._unstored: Assembled | None = None
 
@@ -48,7 +49,9 @@ class Finisher:
             except Empty:
                 return
             self._unstored = self._assembly.add(computed.rows)
-            self._counters.add_batch(computed.batch, computed.compute_s)
+            batch = computed.batch
+            cells = self._cost(len(batch.rows), batch.longest, batch.real_tokens)
+            self._counters.add_batch(batch, cells, computed.compute_s)
         self._store(self._unstored)
         self._held.remove(attempt.entry for attempt in self._unstored.attempts)
         self._unstored = None

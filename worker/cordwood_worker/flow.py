@@ -7,6 +7,8 @@ from queue import Queue
 from threading import Event
 from typing import TYPE_CHECKING
 
+from cordwood_worker.collect import Cost, padded_cost
+
 if TYPE_CHECKING:
     from cordwood_worker.assembly import Assembly
     from cordwood_worker.batch import Batch, RowFailure, RowOutput
@@ -26,13 +28,14 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The way of a job through a worker; every queue on it is bounded."""
+    """The way of a job through a worker; every queue on it is bounded. `cost` is what its batches cost the device."""
 
     held: Held
     hopper: Hopper
     assembly: Assembly
     inbox: Queue[list[Entry]]
     outbox: Queue[Computed]
+    cost: Cost = padded_cost
 
 
 @dataclass(frozen=True, slots=True)

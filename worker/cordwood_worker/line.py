@@ -18,7 +18,7 @@ from cordwood_worker.broker.connection import QueueConnection
 from cordwood_worker.broker.counters import Counters
 from cordwood_worker.broker.lanes import LaneReader
 from cordwood_worker.broker.upkeep import Upkeep
-from cordwood_worker.collect import BatchLimits, Collector
+from cordwood_worker.collect import BatchLimits, Collector, packed_cost, padded_cost
 from cordwood_worker.fetch import BLOCK_MS, Fetcher
 from cordwood_worker.finish import Finisher
 from cordwood_worker.flow import Flow, Signals
@@ -68,11 +68,11 @@ class Line:
     janitor: Janitor
 
 
-def batch_limits(settings: Settings, queue: str) -> BatchLimits:
-    """The limits of a queue's batches, as the batch former wants them."""
+def batch_limits(settings: Settings, queue: str, best_tokens: int = 0) -> BatchLimits:
+    """The limits of a queue's batches, as the batch former wants them: no more tokens than a backend found best."""
     budget = settings.batch_limits(queue)
     return BatchLimits(
-        max_tokens=budget.max_tokens,
+        max_tokens=min(budget.max_tokens, best_tokens or budget.max_tokens),
         max_rows=budget.max_rows,
         max_wait_s=budget.max_wait_ms / 1000,
         max_bypass=BYPASS_PER_BATCH_AHEAD * settings.lookahead,
@@ -95,12 +95,14 @@ def open_server(settings: Settings, url: str, keys: Keys, consumer: str) -> Serv
 def open_flow(settings: Settings, limits: BatchLimits, backend: Backend) -> Flow:
     """Make the bounded ways between the stages."""
     ahead = settings.lookahead
+    cost = packed_cost if backend.spec.packed else padded_cost
     return Flow(
         held=Held(Room(rows=ahead * limits.max_rows, tokens=ahead * limits.max_tokens)),
-        hopper=Hopper(Collector(limits), time.monotonic),
+        hopper=Hopper(Collector(limits, cost), time.monotonic),
         assembly=Assembly(backend.spec, settings.max_result_bytes),
         inbox=Queue(maxsize=ahead),
         outbox=Queue(maxsize=BATCHES_TO_STORE),
+        cost=cost,
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from cordwood.errors import SettingsError
-from cordwood_worker.backends import DeviceOutOfMemory, Spec
+from cordwood_worker.backends import DeviceOutOfMemory, Spec, WarmUp
 from cordwood_worker.backends.faults import device_fault
 from cordwood_worker.backends.tokeniser import single_text
 from cordwood_worker.batch import Tokens
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cordwood.job import Input
-    from cordwood.settings import QueueSettings
+    from cordwood.settings import BatchBudget, QueueSettings
     from cordwood_worker.batch import Batch
 
 BAD: Final = "BAD"
@@ -128,8 +128,10 @@ class FaultBackend:
             [row * np.float32("nan") if NAN in text else row for row, text in zip(rows, texts, strict=True)]
         )
 
-    def warm_up(self) -> None:
-        """Nothing is slower the first time."""
+    def warm_up(self, budget: BatchBudget) -> WarmUp:
+        """Nothing is slower the first time, and no size is better than another."""
+        del budget
+        return WarmUp()
 
     def _tokens(self, item: Input, index: int) -> Tokens:
         data = single_text(item, index).encode()

@@ -36,10 +36,12 @@ class Worker:
     """Fetches jobs of one queue, runs them in batches and stores their outcomes, until it is told to stop.
 
     Its threads: fetch, prepare, run and finish, one for each stage, so that one batch computes while the next is
-    made ready and the last is stored; and heartbeat, renewal and janitor beside them.
+    made ready and the last is stored; and heartbeat, renewal and janitor beside them. With a device that computes
+    beside the CPU there is a stage thread too. `best_tokens` is the size of batches that the backend found best, 0 for
+    the limit of the settings.
     """
 
-    def __init__(self, settings: Settings, queue: str, backend: Backend, url: str) -> None:
+    def __init__(self, settings: Settings, queue: str, backend: Backend, url: str, *, best_tokens: int = 0) -> None:
         self.consumer = f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
         self._settings = settings
         self._backend = backend
@@ -49,7 +51,7 @@ class Worker:
         self._code = ExitCode.CLEAN
         self._started_s = time.time()
         self._server = open_server(settings, url, queue_keys(queue), self.consumer)
-        self._flow = open_flow(settings, batch_limits(settings, queue), backend)
+        self._flow = open_flow(settings, batch_limits(settings, queue, best_tokens), backend)
         self._line: Line = build_line(settings, self._server, self._flow, backend, self._signals, self.info)
         self._threads: dict[str, Thread] = {}
 

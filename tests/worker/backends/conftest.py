@@ -10,7 +10,7 @@ import pytest
 from tests.models import MINILM, minilm_folder, queue_settings
 
 if TYPE_CHECKING:
-    from cordwood_worker.backends.padded import PaddedBackend
+    from cordwood_worker.backends.text_backend import TextBackend
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -24,11 +24,29 @@ def _offline() -> None:
 
 
 @pytest.fixture(scope="session")
-def backend(_offline: None) -> PaddedBackend:
-    """all-MiniLM-L6-v2 on the CPU."""
-    from cordwood_worker.backends.padded import PaddedBackend
+def packed_backend(_offline: None) -> TextBackend:
+    """all-MiniLM-L6-v2 on the CPU in fp32, without padding."""
+    return load_minilm("packed")
 
-    return PaddedBackend.load(queue_settings(model=MINILM, device="cpu"))
+
+@pytest.fixture(scope="session")
+def padded_backend(_offline: None) -> TextBackend:
+    """The same with padding."""
+    return load_minilm("padded")
+
+
+@pytest.fixture(params=["packed", "padded"])
+def backend(request: pytest.FixtureRequest) -> TextBackend:
+    """Each of the two in turn."""
+    loaded: TextBackend = request.getfixturevalue(f"{request.param}_backend")
+    return loaded
+
+
+def load_minilm(backend: str, precision: str = "fp32") -> TextBackend:
+    """Load all-MiniLM-L6-v2 on the CPU."""
+    from cordwood_worker.backends.text_backend import TextBackend
+
+    return TextBackend.load(queue_settings(model=MINILM, device="cpu", backend=backend, precision=precision))
 
 
 @pytest.fixture(scope="session")

@@ -11,24 +11,38 @@ from cordwood_worker.backends.placement import Placement, choose_placement
 from tests.models import queue_settings
 
 
-@pytest.mark.parametrize("precision", ["auto", "fp32"])
-def test_auto_precision_is_fp32(precision: str) -> None:
-    """And torch's dtype says the same."""
+@pytest.mark.parametrize(
+    ("capability", "precisions"),
+    [
+        ("amx_bf16", ["bf16", "fp32", "bf16", "fp32"]),
+        ("avx512_bf16", ["bf16", "fp32", "bf16", "fp32"]),
+        ("avx2", ["fp32", "fp32", "fp32", "fp32"]),
+    ],
+)
+def test_precision_goes_by_what_the_processor_multiplies(
+    monkeypatch: pytest.MonkeyPatch, capability: str, precisions: list[str]
+) -> None:
+    """For auto, fp32, bf16 and fp16; emulation would be slower than fp32."""
     import torch
 
-    placement = choose_placement(queue_settings(model="m", device="cpu", precision=precision))
-    assert placement == Placement("cpu", "fp32")
-    assert placement.dtype == torch.float32
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {capability: True}, raising=False)
+    wanted = ("auto", "fp32", "bf16", "fp16")
+    placements = [choose_placement(queue_settings(model="m", device="cpu", precision=name)) for name in wanted]
+    assert [placement.precision for placement in placements] == precisions
+    assert placements[1].dtype == torch.float32
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_a_precision_that_the_device_lacks_is_fp32_with_one_warning(
-    precision: str, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, precision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The CPU path runs in fp32."""
+    """It is no error: a worker that dies on its first job would be worse."""
+    import torch
+
+    monkeypatch.setattr(torch.cpu, "get_capabilities", dict, raising=False)
     with caplog.at_level(logging.WARNING):
         placement = choose_placement(queue_settings(model="m", device="cpu", precision=precision))
-    assert placement.precision == "fp32"
+    assert placement == Placement("cpu", "fp32")
     assert len(caplog.records) == 1
 
 

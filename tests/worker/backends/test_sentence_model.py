@@ -37,12 +37,12 @@ def test_max_seq_length_of_the_folder_is_honoured(tmp_path: Path) -> None:
 
 def test_a_tokenizer_without_a_limit_is_bound_by_the_positions(tmp_path: Path) -> None:
     """5,000 words give the vector of the text cut there, not an index error."""
-    from cordwood_worker.backends.padded import PaddedBackend
+    from cordwood_worker.backends.text_backend import TextBackend
 
     folder = build_bert(tmp_path, max_position_embeddings=64)
     change_json(folder / "tokenizer_config.json", model_max_length=None)
     change_json(folder / "sentence_bert_config.json", max_seq_length=None)
-    backend = PaddedBackend.load(queue_settings(model=str(folder), device="cpu"))
+    backend = TextBackend.load(queue_settings(model=str(folder), device="cpu", precision="fp32"))
     assert backend.spec.max_tokens == 64
     long, cut = embed(backend, ["word " * 5_000, "word " * 62])
     assert np.abs(long - cut).max() <= 1e-5
@@ -77,7 +77,7 @@ def test_default_prompt_and_dimension_of_the_configuration_are_used(tmp_path: Pa
     """As `encode` does, with the prompt left out of pooling."""
     from sentence_transformers import SentenceTransformer
 
-    from cordwood_worker.backends.padded import PaddedBackend
+    from cordwood_worker.backends.text_backend import TextBackend
 
     folder = build_bert(tmp_path)
     change_json(
@@ -88,7 +88,7 @@ def test_default_prompt_and_dimension_of_the_configuration_are_used(tmp_path: Pa
     )
     change_json(folder / "1_Pooling" / "config.json", include_prompt=False)
     texts = ["wood", "a longer text about wood", ""]
-    backend = PaddedBackend.load(queue_settings(model=str(folder), device="cpu"))
+    backend = TextBackend.load(queue_settings(model=str(folder), device="cpu", precision="fp32"))
     expected = SentenceTransformer(str(folder), device="cpu").encode(texts)
     assert backend.spec.dim == 16
     assert np.abs(embed(backend, texts) - expected).max() <= 1e-5

@@ -11,7 +11,7 @@ import pytest
 from cordwood_worker.backends.tokeniser import CHARACTERS_PER_TOKEN, Tokeniser
 
 if TYPE_CHECKING:
-    from cordwood_worker.backends.padded import PaddedBackend
+    from cordwood_worker.backends.text_backend import TextBackend
 
 FIRST_CUT = 256 * CHARACTERS_PER_TOKEN
 
@@ -38,13 +38,13 @@ def library_ids(library: Any, text: str) -> list[int]:
     ],
     ids=["words", "dots", "cjk", "one long word", "blanks", "zero width", "accents", "specials", "unknowns", "pieces"],
 )
-def test_long_texts_have_the_tokens_that_the_library_keeps(backend: PaddedBackend, library: Any, text: str) -> None:
+def test_long_texts_have_the_tokens_that_the_library_keeps(backend: TextBackend, library: Any, text: str) -> None:
     """Texts that look different where they are cut, at any number of characters per token."""
     [tokens] = backend.tokenise([text])
     assert list(tokens.ids) == library_ids(library, text)
 
 
-def test_random_texts_of_every_kind_have_the_librarys_tokens(backend: PaddedBackend, library: Any) -> None:
+def test_random_texts_of_every_kind_have_the_librarys_tokens(backend: TextBackend, library: Any) -> None:
     """Runs of blanks, marks, letters and unknowns, of lengths around the first cut."""
     rng = random.Random(5)
     parts = [
@@ -71,14 +71,14 @@ def test_random_texts_of_every_kind_have_the_librarys_tokens(backend: PaddedBack
         assert tokens.truncated == (len(whole) > 256)
 
 
-def test_max_seq_length_is_the_limit_and_truncation_is_told(backend: PaddedBackend) -> None:
+def test_max_seq_length_is_the_limit_and_truncation_is_told(backend: TextBackend) -> None:
     """256 tokens of this model with its special ones; one word fewer is whole."""
     whole, cut = backend.tokenise(["word " * 254, "word " * 255])
     assert (len(whole.ids), whole.truncated) == (256, False)
     assert (len(cut.ids), cut.truncated) == (256, True)
 
 
-def test_a_million_characters_cost_no_more_than_what_is_kept(backend: PaddedBackend) -> None:
+def test_a_million_characters_cost_no_more_than_what_is_kept(backend: TextBackend) -> None:
     """Full tokenising takes 1 to 5 seconds for each of these."""
     began = time.perf_counter()
     tokens = backend.tokenise(["." * 1_000_000, "a " * 500_000, "中" * 1_000_000])
@@ -86,13 +86,13 @@ def test_a_million_characters_cost_no_more_than_what_is_kept(backend: PaddedBack
     assert all(item.truncated and len(item.ids) == 256 for item in tokens)
 
 
-def test_type_ids_are_left_out_where_they_are_all_zero(backend: PaddedBackend) -> None:
+def test_type_ids_are_left_out_where_they_are_all_zero(backend: TextBackend) -> None:
     """A single text of BERT has only zeros."""
     [tokens] = backend.tokenise(["a text"])
     assert tokens.type_ids is None
 
 
-def test_a_pair_is_refused(backend: PaddedBackend) -> None:
+def test_a_pair_is_refused(backend: TextBackend) -> None:
     """Embed takes single texts, and the error says which input is none."""
     with pytest.raises(ValueError, match="input 1 is a pair"):
         backend.tokenise(["a text", ("a", "pair")])

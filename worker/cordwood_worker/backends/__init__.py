@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cordwood.job import Input
+    from cordwood.settings import BatchBudget
     from cordwood_worker.batch import Batch, Tokens
 
-__all__ = ["Backend", "DeviceBroken", "DeviceOutOfMemory", "Spec", "load_backend"]
+__all__ = ["Backend", "DeviceBroken", "DeviceOutOfMemory", "Spec", "WarmUp", "load_backend"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,8 @@ class Spec:
     """What a backend serves, published for producers and written into every result.
 
     `dim` is the width of a row's output. `max_tokens` is the longest row, special tokens included. `fingerprint` tells
-    weights, tokenizers and configurations apart. `precision` is the one that is in use, not the one asked for.
+    weights, tokenizers and configurations apart. `precision` is the one that is in use, not the one asked for. `packed`
+    says that rows run without padding, so that a batch costs its tokens and not its cells.
     """
 
     task: str
@@ -40,6 +42,18 @@ class Spec:
     device: str
     backend: str
     labels: tuple[str, ...] = ()
+    packed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUp:
+    """What a backend learned by warming up: the batch size in tokens from which on more is not faster, and its speed.
+
+    0 stands for not known.
+    """
+
+    best_tokens: int = 0
+    tokens_per_s: float = 0.0
 
 
 class Backend(Protocol):
@@ -65,8 +79,8 @@ class Backend(Protocol):
         """
         ...
 
-    def warm_up(self) -> None:
-        """Run once what the first batch would otherwise pay for."""
+    def warm_up(self, budget: BatchBudget) -> WarmUp:
+        """Run what the first batches would otherwise pay for, none larger than the budget."""
         ...
 
 

@@ -31,9 +31,9 @@ def load_backend(queue: QueueSettings) -> Backend:
         names = ", ".join(sorted(queue.options))
         raise SettingsError(f"model {queue.model!r} takes no options ({names}): they are for `python:` factories")
     try:
-        from cordwood_worker.backends.padded import PaddedBackend
+        from cordwood_worker.backends.text_backend import TextBackend
 
-        return PaddedBackend.load(queue)
+        return TextBackend.load(queue)
     except ImportError as error:
         message = f"model {queue.model!r} needs what `pip install 'cordwood[worker]'` installs: {error}"
         raise SettingsError(message) from error

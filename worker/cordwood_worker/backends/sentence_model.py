@@ -73,11 +73,16 @@ def position_limit(transformer: Any) -> int | None:
     positions = getattr(transformer.config, "max_position_embeddings", None)
     if not isinstance(positions, int) or positions <= 0:
         return None
+    return positions - position_offset(transformer)
+
+
+def position_offset(transformer: Any) -> int:
+    """Return the position of a row's first token: behind the padding index for RoBERTa's family, else 0."""
     for module in transformer.modules():
         padding_index, table = getattr(module, "padding_idx", None), getattr(module, "position_embeddings", None)
         if isinstance(padding_index, int) and hasattr(table, "num_embeddings"):
-            return positions - padding_index - 1
-    return positions
+            return padding_index + 1
+    return 0
 
 
 def _check_first(name: str, first: Any) -> None:

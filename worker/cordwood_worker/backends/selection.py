@@ -1,0 +1,181 @@
+"""Choosing how a model runs on this machine: the fastest way whose outputs are right, checked and timed at load."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from cordwood.errors import SettingsError
+from cordwood_worker.backends import attention
+from cordwood_worker.backends.check_rows import largest_difference, smallest_cosine, typical_batch
+from cordwood_worker.backends.engine import Engine
+from cordwood_worker.backends.feed import Layout, PackedFeed, PaddedFeed
+from cordwood_worker.backends.linears import can_prepack, prepack, prepacking_pays
+from cordwood_worker.backends.sentence_model import load_sentence_model, position_offset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from cordwood_worker.backends.placement import Placement
+    from cordwood_worker.backends.pool import BufferPool
+    from cordwood_worker.backends.sentence_model import SentenceModel
+    from cordwood_worker.batch import Tokens
+
+FP32_TOLERANCE: Final = 1e-5
+"""The largest difference from the library's fp32 that an fp32 engine may have, as a share of the largest number."""
+LEAST_COSINE: Final = {"bf16": 0.9995, "fp16": 0.9999}
+"""The smallest cosine with the fp32 output that an engine in half precision may have for any check text."""
+TIMED_TOKENS: Final = 1024
+TIMED_ROWS: Final = 32
+TRIALS: Final = 2
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a model comes from, and what its outputs for the check rows must be."""
+
+    name: str
+    folder: Path
+    rows: Sequence[Tokens]
+    expected: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way of running a model with torch."""
+
+    packs: bool
+    placement: Placement
+    prepacks: bool
+
+    def __str__(self) -> str:
+        kind = "packed" if self.packs else "padded"
+        return f"{kind} {self.placement.precision}{' with prepacked layers' if self.prepacks else ''}"
+
+
+def plain_engine(model: SentenceModel, placement: Placement, pool: BufferPool) -> Engine:
+    """Return the engine that runs a model just as the library does: padded, its layers untouched."""
+    feed = PaddedFeed(_layout(model), pool, placement.device)
+    return Engine(feed, model.modules, placement, pool, model.dim, _linears(model))
+
+
+def choose_engine(source: Source, placement: Placement, backend: str, pool: BufferPool) -> Engine:
+    """Return the fastest engine whose outputs are right; say in the log which, and what was not right or slower.
+
+    `backend` is `padded`, `packed`, or `auto` for the faster of the two. A precision whose drift is over its limit
+    gives way to fp32; what fp32 itself cannot do (packing, prepacked layers) is left out. Raises SettingsError if
+    packing was asked for and the model cannot be packed.
+    """
+    kinds = {"auto": (True, False), "packed": (True,), "padded": (False,)}[backend]
+    for precision in dict.fromkeys((placement, placement.exact)):
+        ways = [_first_right(source, precision, pool, packs=packs) for packs in kinds]
+        found = [engine for engine in ways if engine is not None]
+        if found:
+            return _fastest(source, found)
+        _log.warning("model %s: no way of running in %s is right", source.name, precision.precision)
+    if backend == "packed":
+        raise SettingsError(f"model {source.name!r} cannot run packed: its outputs are not those of a padded batch")
+    raise SettingsError(f"model {source.name!r} gives other outputs than the library's on {placement.device}")
+
+
+def _first_right(source: Source, placement: Placement, pool: BufferPool, *, packs: bool) -> Engine | None:
+    """Try one layout with prepacked layers if they pay, then without."""
+    for prepacks in (True, False) if can_prepack(placement.device) else (False,):
+        way = Way(packs, placement, prepacks)
+        try:
+            engine = _build(source, way, pool)
+            fault = None if engine is None else _fault(engine, source)
+        except Exception as error:  # noqa: BLE001 - whatever a model or an operator raises rules this way out
+            engine, fault = None, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        if engine is not None and fault is None:
+            return engine
+        if fault is not None:
+            _log.warning("model %s: not %s: %s", source.name, way, fault)
+    return None
+
+
+def _build(source: Source, way: Way, pool: BufferPool) -> Engine | None:
+    """Load the model anew and set it up; None where prepacking does not pay."""
+    model = load_sentence_model(source.name, source.folder, way.placement)
+    transformer = model.modules[0].auto_model
+    layout, linears = _layout(model), _linears(model)
+    if way.prepacks:
+        if not linears or not prepacking_pays(max(linears, key=lambda linear: linear.weight.numel())):
+            return None
+        packed = prepack(transformer)
+        linears = [packed[id(linear)] for linear in linears]
+    device, precision = way.placement.device, way.placement.precision
+    if not way.packs:
+        return Engine(PaddedFeed(layout, pool, device), model.modules, way.placement, pool, model.dim, linears)
+    attention.register()
+    transformer.set_attn_implementation(attention.IMPLEMENTATION)
+    feed = PackedFeed(layout, pool, device, precision)
+    return Engine(feed, model.modules, way.placement, pool, model.dim, linears)
+
+
+def _fault(engine: Engine, source: Source) -> str | None:
+    """Compare an engine's outputs for the check rows with the library's; return what is wrong, None if nothing is."""
+    values = engine.run(source.rows)
+    precision = engine.placement.precision
+    if precision == "fp32":
+        difference = largest_difference(values, source.expected)
+        return f"differs by {difference:.1e}" if difference > FP32_TOLERANCE else None
+    cosine = smallest_cosine(values, source.expected)
+    return f"drifts to a cosine of {cosine:.5f}" if cosine < LEAST_COSINE[precision] else None
+
+
+def _fastest(source: Source, engines: Sequence[Engine]) -> Engine:
+    rows = typical_batch(source.rows, TIMED_TOKENS, TIMED_ROWS)
+    times = {engine.feed.name: seconds_of(partial(engine.run, rows)) for engine in engines}
+    best = min(engines, key=lambda engine: times[engine.feed.name])
+    shown = ", ".join(f"{name} {1000 * seconds:.1f} ms" for name, seconds in times.items())
+    _log.info(
+        "model %s: running %s in %s on %s (%d rows: %s)",
+        *(source.name, best.feed.name, best.placement.precision, best.placement.device, len(rows), shown),
+    )
+    return best
+
+
+def seconds_of(call: Callable[[], object]) -> float:
+    """Return the time of a call, the shorter of two, after one that warms up."""
+    call()
+    times: list[float] = []
+    for _ in range(TRIALS):
+        began = perf_counter()
+        call()
+        times.append(perf_counter() - began)
+    return min(times)
+
+
+def _layout(model: SentenceModel) -> Layout:
+    transformer = model.modules[0].auto_model
+    return Layout(
+        pad_id=model.pad_id,
+        pads_left=model.pads_left,
+        takes_type_ids=model.takes_type_ids,
+        prompt_tokens=model.prompt_tokens,
+        position_offset=position_offset(transformer),
+        heads=int(getattr(transformer.config, "num_attention_heads", 1)),
+        hidden=int(getattr(transformer.config, "hidden_size", 1)),
+        max_tokens=model.max_tokens,
+    )
+
+
+def _linears(model: SentenceModel) -> list[Any]:
+    """The linear layers that see every token: those of the transformer but a pooler, which sees one token a row."""
+    import torch
+
+    transformer = model.modules[0].auto_model
+    pooler = getattr(transformer, "pooler", None)
+    apart = set() if pooler is None else {id(module) for module in pooler.modules()}
+    return [
+        module for module in transformer.modules() if isinstance(module, torch.nn.Linear) and id(module) not in apart
+    ]

@@ -1,0 +1,197 @@
+"""The backend of a text model: a tokenizer and an engine, and what to do when the engine's numbers go wrong."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from cordwood_worker.backends import Spec, WarmUp
+from cordwood_worker.backends.check_rows import check_rows, typical_batch
+from cordwood_worker.backends.faults import device_fault
+from cordwood_worker.backends.fingerprint import fingerprint
+from cordwood_worker.backends.model_folder import find_model_folder
+from cordwood_worker.backends.placement import choose_placement
+from cordwood_worker.backends.pool import BufferPool
+from cordwood_worker.backends.selection import Source, choose_engine, plain_engine, seconds_of
+from cordwood_worker.backends.sentence_model import load_sentence_model
+from cordwood_worker.backends.tokeniser import Tokeniser
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Self
+
+    from numpy.typing import NDArray
+
+    from cordwood.job import Input
+    from cordwood.settings import BatchBudget, QueueSettings
+    from cordwood_worker.backends.engine import Engine
+    from cordwood_worker.backends.feed import Staged
+    from cordwood_worker.batch import Batch, Tokens
+
+TIMED_BUDGETS: Final = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
+NEAR_BEST: Final = 1.05
+"""The smallest budget whose time a token is within this of the best is taken: small batches end sooner."""
+MUCH_WORSE: Final = 1.1
+"""A size that takes this much longer a token than the best ends the search: on a CPU it only gets worse."""
+LONGEST_TIMED_S: Final = 0.3
+"""So does a size whose batch takes this long."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Recomputations:
+    """How many rows an engine in half precision gave back as NaN or infinity, and how many of them fp32 saved."""
+
+    non_finite: int = 0
+    saved: int = 0
+
+
+@dataclass(slots=True)
+class TextBackend:
+    """Serves embed: each row comes out as `SentenceTransformer.encode` gives it for that text alone.
+
+    In fp32 the difference is at most 1e-5, in bf16 and fp16 the cosine is at least 0.9995 and 0.9999, checked at load.
+    Blank texts are encoded like any other. Rows that come out as NaN or infinity in half precision are computed again
+    in fp32, by a model that `load_exact` loads when that first happens.
+    """
+
+    spec: Spec
+    tokeniser: Tokeniser
+    engine: Engine
+    load_exact: Callable[[], Engine]
+    recomputations: Recomputations = field(default_factory=Recomputations)
+    _exact: Engine | None = None
+
+    @classmethod
+    def load(cls, queue: QueueSettings) -> Self:
+        """Find the model of a queue and load it the way that runs best here; SettingsError if that cannot be."""
+        placement = choose_placement(queue)
+        folder = find_model_folder(queue.model, queue.revision)
+        pool = BufferPool(pinned=placement.device.startswith("cuda"))
+
+        def load_exact() -> Engine:
+            return plain_engine(load_sentence_model(queue.model, folder, placement.exact), placement.exact, pool)
+
+        model = load_sentence_model(queue.model, folder, placement.exact)
+        tokeniser = Tokeniser(model.tokenizer, max_tokens=model.max_tokens, pad_id=model.pad_id, prompt=model.prompt)
+        rows = check_rows(tokeniser, model.max_tokens)
+        expected = plain_engine(model, placement.exact, pool).run(rows)
+        source = Source(queue.model, folder, rows, expected)
+        engine = choose_engine(source, placement, queue.backend, pool)
+        spec = Spec(
+            task="embed",
+            model=queue.model,
+            fingerprint=fingerprint(folder),
+            dim=expected.shape[1],
+            max_tokens=model.max_tokens,
+            precision=engine.placement.precision,
+            device=engine.placement.device,
+            backend=engine.feed.name,
+            packed=engine.feed.packs,
+        )
+        return cls(spec, tokeniser, engine, load_exact)
+
+    @property
+    def pool(self) -> BufferPool:
+        """The buffers that batches are staged in."""
+        return self.engine.pool
+
+    @property
+    def linears(self) -> Sequence[Any]:
+        """The transformer's linear layers as they run; see `Engine`."""
+        return self.engine.linears
+
+    @property
+    def dtype(self) -> Any:
+        """The torch dtype of what the linear layers take."""
+        return self.engine.placement.dtype
+
+    def tokenise(self, inputs: Sequence[Input]) -> list[Tokens]:
+        """Turn texts into tokens, cut where the library cuts them; ValueError for a pair."""
+        return self.tokeniser.tokenise(inputs)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether the device computes beside the CPU, so that it pays to stage one batch while another runs."""
+        return self.spec.device.startswith("cuda")
+
+    def stage(self, batch: Batch) -> Staged:
+        """Lay out a batch on the device while another one runs; `begin` takes it, or else it must be released."""
+        with _told_faults():
+            return self.engine.feed.stage([row.tokens for row in batch.rows])
+
+    def begin(self, batch: Batch, staged: Staged) -> Callable[[], NDArray[np.float32]]:
+        """Have the device begin a staged batch; return what waits for its outputs, which are those of `run`."""
+        with _told_faults():
+            running = self.engine.begin(staged)
+
+        def result() -> NDArray[np.float32]:
+            with _told_faults():
+                return self._repaired(running.result(), batch)
+
+        return result
+
+    def run(self, batch: Batch) -> NDArray[np.float32]:
+        """Return one vector a row, shape (rows, dim), fp32 on the CPU, in memory of its own."""
+        return self.begin(batch, self.stage(batch))()
+
+    def warm_up(self, budget: BatchBudget) -> WarmUp:
+        """Run batches of growing size within the budget, and find the size from which on more is not faster.
+
+        Afterwards no batch within that size, nor any single row, makes the pool allocate.
+        """
+        rows = check_rows(self.tokeniser, self.spec.max_tokens)
+        seconds: dict[int, float] = {}
+        for tokens in (*(size for size in TIMED_BUDGETS if size < budget.max_tokens), budget.max_tokens):
+            batch = typical_batch(rows, tokens, budget.max_rows)
+            taken = seconds_of(partial(self.engine.run, batch))
+            seconds[tokens] = taken / sum(len(row.ids) for row in batch)
+            is_worse = seconds[tokens] > MUCH_WORSE * min(seconds.values())
+            if len(batch) == budget.max_rows or taken > LONGEST_TIMED_S or is_worse:
+                break
+        best = min(seconds.values())
+        chosen = next(tokens for tokens, each in seconds.items() if each <= NEAR_BEST * best)
+        shown = ", ".join(f"{tokens}: {1e6 * each:.1f}" for tokens, each in seconds.items())
+        _log.info("model %s: batches of %d tokens are best (us a token by size: %s)", self.spec.model, chosen, shown)
+        self._reserve(budget.max_rows, max(chosen, self.spec.max_tokens))
+        return WarmUp(best_tokens=chosen, tokens_per_s=1 / best)
+
+    def _reserve(self, rows: int, tokens: int) -> None:
+        self.pool.clear()
+        self.engine.feed.reserve(rows, tokens)
+        with self.pool.lease((rows, self.spec.dim), self.engine.placement.exact.dtype):
+            pass
+
+    def _repaired(self, values: NDArray[np.float32], batch: Batch) -> NDArray[np.float32]:
+        """Compute rows that are not finite again in fp32; what is not finite then either is left to the executor."""
+        finite = np.isfinite(values).all(axis=1)
+        if self.spec.precision == "fp32" or finite.all():
+            return values
+        if self._exact is None:
+            _log.warning(
+                "model %s: %s gave NaN or infinity, loading it in fp32 too", self.spec.model, self.spec.precision
+            )
+            self._exact = self.load_exact()
+        wrong = np.flatnonzero(~finite)
+        values[wrong] = self._exact.run([batch.rows[index].tokens for index in wrong.tolist()])
+        self.recomputations.non_finite += len(wrong)
+        self.recomputations.saved += int(np.isfinite(values[wrong]).all(axis=1).sum())
+        return values
+
+
+@contextmanager
+def _told_faults() -> Iterator[None]:
+    """Turn what the device raises into DeviceOutOfMemory or DeviceBroken; let a row's own faults through."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        fault = device_fault(error)
+        if fault is None:
+            raise
+        raise fault from error
