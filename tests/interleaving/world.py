@@ -18,7 +18,9 @@ from cordwood.steps import ScriptCall
 
 # The server's own clock cannot be set, so the scripts' one source of time is replaced by a key.
 CLOCK_KEY: Final = "test:clock"
-CLOCK_PART: Final = f"local now = tonumber(redis.call('GET', '{CLOCK_KEY}'))"
+CLOCK_PART: Final = (
+    f"local now = tonumber(redis.call('GET', '{CLOCK_KEY}'))\nlocal now_text = string.format('%.0f', now)"
+)
 SET_CLOCK: Final = "#!lua flags=allow-oom\nreturn redis.call('SET', KEYS[1], ARGV[1])"
 ARGS_PER_JOB: Final = {"finish": (0, 3), "fail": (0, 4), "dead": (1, 4), "retry": (1, 5), "release": (1, 4)}
 ENDS: Final = {"done", "failed", "dead", "cancelled", "expired"}

@@ -13,7 +13,7 @@ from tests.interleaving.run import run_seed
 from tests.interleaving.world import Violation
 
 SEEDS: Final = range(20)
-TOKEN_CHECK: Final = "if token == '' or rec.token ~= token then return nil, 'lost' end"
+TOKEN_CHECK: Final = "if token == '' or f[2] ~= token then return nil, 'lost' end"
 
 
 @pytest.fixture

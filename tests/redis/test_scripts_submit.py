@@ -136,3 +136,19 @@ def test_cancel_is_final_at_once_wherever_the_job_is(bench: Bench, place: str) -
     assert bench.redis.xlen(bench.keys.lane("normal")) == 0
     assert not bench.redis.exists(bench.keys.named("delayed"), bench.keys.named("expiring"))
     assert bench.field("a", "pl") == ""
+
+
+def test_an_entry_never_has_the_id_of_one_that_its_deleted_stream_had(bench: Bench) -> None:
+    """Not even within the same millisecond: whoever still holds the old one would delete the new one."""
+    stream, sequences = bench.keys.lane("normal"), []
+    for job_id in ("a", "b", "c", "d"):
+        bench.submit(job_id)
+        sequences.append(bench.redis.xrange(stream)[0][0].split(b"-")[1])
+        bench.redis.delete(stream)
+    assert len(set(sequences)) == 4
+    assert b"0" not in sequences
+    bench.submit("e")
+    bench.redis.xdel(stream, bench.redis.xrange(stream)[0][0])
+    bench.submit("f")
+    assert bench.redis.xlen(stream) == 1
+    bench.redis.flushall()

@@ -14,7 +14,7 @@ for i, id in ipairs(ARGV) do
   elseif FINAL[rec.state] then
     answers[i] = 'already:' .. rec.state
   else
-    settle(rec, id, 'cancelled', {}, rec.result_ttl)
+    settle(rec, id, 'cancelled', rec.result_ttl, 'pl', '')
     answers[i] = 'cancelled'
   end
 end

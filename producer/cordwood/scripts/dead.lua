@@ -11,7 +11,7 @@ for i = 1, (#ARGV - 1) / 4 do
   local at = i * 4 - 2
   local rec, answer = hold(KEYS[FIRST_RECORD + i - 1], ARGV[at + 1])
   if rec then
-    bury(rec, ARGV[at], ARGV[at + 2], ARGV[at + 3], dead_ttl)
+    bury(number_attempts(rec), ARGV[at], ARGV[at + 2], ARGV[at + 3], dead_ttl)
     answer = 'dead'
   end
   answers[i] = answer

@@ -18,7 +18,7 @@ for i, id in ipairs(ARGV) do
     redis.call('ZADD', K.expiring, now + LATER, id)
     answers[i] = 'running'
   else
-    settle(rec, id, 'expired', {}, rec.result_ttl)
+    settle(rec, id, 'expired', rec.result_ttl, 'pl', '')
     answers[i] = 'expired'
   end
 end

@@ -11,7 +11,7 @@ for i = 1, #ARGV / 4 do
   local at = i * 4 - 3
   local rec, answer = hold(KEYS[FIRST_RECORD + i - 1], ARGV[at + 1])
   if rec then
-    settle(rec, ARGV[at], 'failed', { 'ec', ARGV[at + 2], 'er', ARGV[at + 3] }, rec.result_ttl)
+    settle(rec, ARGV[at], 'failed', rec.result_ttl, 'ec', ARGV[at + 2], 'er', ARGV[at + 3])
     answer = 'failed'
   end
   answers[i] = answer

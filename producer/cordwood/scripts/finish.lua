@@ -12,7 +12,7 @@ for i = 1, #ARGV / 3 do
   local id, token, result = ARGV[i * 3 - 2], ARGV[i * 3 - 1], ARGV[i * 3]
   local rec, answer = hold(KEYS[FIRST_RECORD + i - 1], token)
   if rec then
-    settle(rec, id, 'done', { 'rs', result }, rec.result_ttl)
+    settle(rec, id, 'done', rec.result_ttl, 'rs', result, 'pl', '')
     answer = 'done'
   end
   answers[i] = answer

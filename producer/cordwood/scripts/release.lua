@@ -27,6 +27,7 @@ for i = 1, (#ARGV - 1) / 4 do
     rec, answer = hold_entry(key, ARGV[at + 2], ARGV[at + 3])
   else
     rec, answer = hold(key, token)
+    if rec then number_attempts(rec) end
   end
   if rec then
     local hint = redis.call('HGET', key, 'hi') or 0

@@ -24,7 +24,7 @@ for i = 1, (#ARGV - 1) / 5 do
   local at = i * 5 - 3
   local rec, answer = hold(KEYS[FIRST_RECORD + i - 1], ARGV[at + 1])
   if rec then
-    answer = put_aside(rec, ARGV[at], tonumber(ARGV[at + 2]), ARGV[at + 3], ARGV[at + 4])
+    answer = put_aside(number_attempts(rec), ARGV[at], tonumber(ARGV[at + 2]), ARGV[at + 3], ARGV[at + 4])
   end
   answers[i] = answer
 end

@@ -12,8 +12,11 @@
 -- include: keys clock record lane settle
 
 local consumer, dead_ttl, most_takeovers, WIDTH = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), 4
+local DASH = string.byte('-')
 
 local function before(a, b)
+  -- IDs of one length with the dash at one place, as all are until the year 2286, compare as they stand.
+  if #a == #b and string.byte(a, 14) == DASH and string.byte(b, 14) == DASH then return a < b end
   local a_ms, a_seq = string.match(a, '^(%d+)%-(%d+)$')
   local b_ms, b_seq = string.match(b, '^(%d+)%-(%d+)$')
   if a_ms ~= b_ms then return tonumber(a_ms) < tonumber(b_ms) end
@@ -39,7 +42,7 @@ for lane, from in pairs(first) do
   end
 end
 
--- Ends entries that no attempt can be made at; returns the answer, or nil if an attempt is due.
+-- Ends an entry that no attempt can be made at; returns the answer.
 local function refuse(rec, why, lane, entry, id)
   if not rec then
     local code = id == '' and 'bad-entry' or why == 'bad' and 'bad-record' or 'no-record'
@@ -51,10 +54,8 @@ local function refuse(rec, why, lane, entry, id)
     leave(lane, entry)
     return 'stale'
   end
-  if rec.expires > 0 and rec.expires <= now then
-    settle(rec, id, 'expired', {}, rec.result_ttl)
-    return 'expired'
-  end
+  settle(rec, id, 'expired', rec.result_ttl, 'pl', '')
+  return 'expired'
 end
 
 local any_suspects = redis.call('EXISTS', K.suspects) == 1
@@ -63,47 +64,57 @@ local function is_suspect(id)
   return any_suspects and redis.call('SISMEMBER', K.suspects, id) == 1
 end
 
+local function refused(answer)
+  return { answer }
+end
+
+-- Begins an attempt at a job whose fields are `f`, in the order in which `attempt_at` reads them.
 -- A job that a dead worker left running costs no attempt, unless it may be what kills the workers.
-local function begin(rec, id, token)
-  local suspect = is_suspect(id)
+local function begin(f, key, id, token)
+  local suspect, attempts, before_takeovers = is_suspect(id), number(f[4]), number(f[6])
   local counted, takeovers = true, 0
-  if rec.state == 'running' then
-    takeovers = rec.takeovers + 1
+  if f[1] == 'running' then
+    takeovers = before_takeovers + 1
     if not suspect and takeovers >= most_takeovers then
       redis.call('SADD', K.suspects, id)
       suspect, any_suspects = true, true
     end
     counted = suspect
   end
-  if counted and rec.attempts >= rec.max_attempts then
+  if counted and attempts >= number(f[5]) then
     local code = suspect and 'worker-died' or 'max-attempts'
     local text = suspect and 'every worker that ran it died' or 'no attempt is left'
-    bury(rec, id, code, text, dead_ttl)
-    return { 'dead' }
+    bury(read_record(key), id, code, text, dead_ttl)
+    return refused('dead')
   end
-  if rec.payload == '' then
-    bury(rec, id, 'no-payload', 'the record has no payload', dead_ttl)
-    return { 'dead' }
+  if not f[8] or f[8] == '' then
+    bury(read_record(key), id, 'no-payload', 'the record has no payload', dead_ttl)
+    return refused('dead')
   end
-  local attempt = rec.attempts + (counted and 1 or 0)
-  redis.call('HSET', rec.key, 'st', 'running', 'tk', token, 'at', attempt, 't1', now, 'wk', consumer)
-  if takeovers ~= rec.takeovers then redis.call('HSET', rec.key, 'to', takeovers) end
-  return { 'go', rec.payload, attempt, suspect and 1 or 0 }
+  if counted then attempts = attempts + 1 end
+  redis.call('HSET', key, 'st', 'running', 'tk', token, 'at', attempts, 't1', now_text, 'wk', consumer)
+  if takeovers ~= before_takeovers then redis.call('HSET', key, 'to', takeovers) end
+  return { 'go', f[8], attempts, suspect and 1 or 0 }
+end
+
+local function attempt_at(key, lane, entry, id, token)
+  local f = read_fields(key, 'st', 'tk', 'en', 'at', 'ma', 'to', 'ex', 'pl')
+  if f and f[1] == 'running' and f[2] == token then
+    return { 'go', f[8] or '', number(f[4]), is_suspect(id) and 1 or 0 }
+  end
+  if not owned[lane][entry] then return refused('lost') end
+  local expires = f and number(f[7]) or 0
+  if f and LIVE[f[1]] and f[3] == lane .. ':' .. entry and not (expires > 0 and expires <= now) then
+    return begin(f, key, id, token)
+  end
+  local rec, why = read_record(key)
+  return refused(refuse(rec, why, lane, entry, id))
 end
 
 local answers = {}
 for at = 3, #ARGV - 1, WIDTH do
-  local lane, entry, id, token = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
   local i = (at - 3) / WIDTH + 1
-  local rec, why = read_record(KEYS[FIRST_RECORD + i - 1])
-  if rec and rec.state == 'running' and rec.token == token then
-    answers[i] = { 'go', rec.payload, rec.attempts, is_suspect(id) and 1 or 0 }
-  elseif not owned[lane][entry] then
-    answers[i] = { 'lost' }
-  else
-    local refusal = refuse(rec, why, lane, entry, id)
-    answers[i] = refusal and { refusal } or begin(rec, id, token)
-  end
+  answers[i] = attempt_at(KEYS[FIRST_RECORD + i - 1], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
 end
 flush_settled()
 return answers

@@ -62,7 +62,7 @@ local function accept(i, at)
     entry = join(lane, id, hint)
   end
   redis.call('HSET', KEYS[FIRST_RECORD + i - 1], 'v', 1, 'st', state, 'pl', ARGV[at + 4], 'dg', ARGV[at + 5],
-    'ln', lane, 'en', entry, 'at', 0, 'ma', ARGV[at + 8], 'wm', mask, 'ex', deadline, 't0', now,
+    'ln', lane, 'en', entry, 'at', 0, 'ma', ARGV[at + 8], 'wm', mask, 'ex', deadline, 't0', now_text,
     'rt', ARGV[at + 9], 'hi', hint)
   if deadline > 0 then redis.call('ZADD', K.expiring, deadline, id) end
 end

@@ -1,4 +1,4 @@
--- Putting jobs into lanes and taking them out. Needs keys.
+-- Putting jobs into lanes and taking them out. Needs keys and clock.
 -- Acknowledging and deleting is gathered, so that a call costs one XACK and one XDEL a lane.
 local leaving = {}
 
@@ -10,8 +10,9 @@ end
 
 local function leave(lane, id)
   if lane and K[lane] then
-    leaving[lane] = leaving[lane] or {}
-    table.insert(leaving[lane], id)
+    local ids = leaving[lane] or {}
+    ids[#ids + 1] = id
+    leaving[lane] = ids
   end
 end
 
@@ -23,9 +24,25 @@ local function flush_leaving()
   leaving = {}
 end
 
+-- A stream that was deleted and made again begins to count anew within the same millisecond, and an entry could get the
+-- ID of one that is gone: whoever still holds that one would then delete another job's. So its first ID has a sequence
+-- number that comes from the job.
+local begun = {}
+
+local function first_id(lane, id)
+  begun[lane] = true
+  if redis.call('XLEN', K[lane]) > 0 then return '*' end
+  local info = redis.pcall('XINFO', 'STREAM', K[lane])
+  for i = 1, info.err and 0 or #info, 2 do
+    if info[i] == 'last-generated-id' and info[i + 1] ~= '0-0' then return '*' end
+  end
+  return now_text .. '-' .. tonumber(string.sub(redis.sha1hex(id), 1, 8), 16)
+end
+
 -- Adds an entry and returns the name that the record keeps of it: '<lane>:<entry ID>'.
 local function join(lane, id, hint)
-  return lane .. ':' .. redis.call('XADD', K[lane], '*', 'id', id, 'n', hint)
+  local entry_id = begun[lane] and '*' or first_id(lane, id)
+  return lane .. ':' .. redis.call('XADD', K[lane], entry_id, 'id', id, 'n', hint)
 end
 
 local function entry_exists(entry, id)

@@ -9,19 +9,26 @@ local function number(text)
   return math.floor(n)
 end
 
--- Returns the record, or nil and why not: 'missing' or 'bad'.
-local function read_record(key)
-  local f = redis.pcall('HMGET', key, 'st', 'tk', 'en', 'ln', 'at', 'ma', 'to', 'ex', 'wm', 'rt', 'pl')
+-- Reads fields of a record, the first of which must be 'st'. Returns the list, or nil and why not: 'missing' or 'bad'.
+local function read_fields(key, ...)
+  local f = redis.pcall('HMGET', key, ...)
   if f.err then return nil, 'bad' end
   if not f[1] then
     return nil, redis.call('EXISTS', key) == 1 and 'bad' or 'missing'
   end
   if not FINAL[f[1]] and not LIVE[f[1]] then return nil, 'bad' end
+  return f
+end
+
+-- Returns the record without its payload, or nil and why not. The scripts that every job passes through read less.
+local function read_record(key)
+  local f, why = read_fields(key, 'st', 'tk', 'en', 'ln', 'at', 'ma', 'to', 'ex', 'wm', 'rt')
+  if not f then return nil, why end
   local lane = f[4] or ''
   return {
     key = key, state = f[1], token = f[2] or '', entry = f[3] or '',
     lane = (lane == 'high' or lane == 'low') and lane or 'normal',
     attempts = number(f[5]), max_attempts = number(f[6]), takeovers = number(f[7]),
-    expires = number(f[8]), waiters = number(f[9]), result_ttl = number(f[10]), payload = f[11] or '',
+    expires = number(f[8]), waiters = number(f[9]), result_ttl = number(f[10]),
   }
 end

@@ -1,34 +1,27 @@
 -- Ending a job: store its outcome, then take its entry out, tell who waits, and count. Needs keys, clock, record, lane.
 -- Invariants 1 and 2 are kept here: nothing is acknowledged but in the step that has stored the outcome.
 local MIN_TTL, DONE_LENGTH = 120000, 2048
-local waiting, counts, cleared = {}, {}, {}
+local waiting, counts, cleared, ttl_texts = {}, {}, {}, {}
+
+-- Most jobs of a call share one TTL: each is formatted once.
+local function ttl_text(ttl)
+  ttl_texts[ttl] = ttl_texts[ttl] or string.format('%.0f', math.max(ttl, MIN_TTL))
+  return ttl_texts[ttl]
+end
 
 local function count(kind)
   counts[kind] = (counts[kind] or 0) + 1
 end
 
--- Removes what a job that leaves its present place has there: entry, delay, suspicion.
-local function clear_place(rec, id)
+-- Stores the outcome `state` and further fields, given one by one. Where a replay cannot need the payload, the caller
+-- gives it as empty, which costs less than a call that removes it.
+local function settle(rec, id, state, ttl, ...)
+  redis.call('HSET', rec.key, 'st', state, 't2', now_text, 'en', '', ...)
+  if ttl > 0 then redis.call('PEXPIRE', rec.key, ttl_text(ttl)) end
+  if rec.expires > 0 then redis.call('ZREM', K.expiring, id) end
   leave(split_entry(rec.entry))
   if rec.state == 'delayed' then redis.call('ZREM', K.delayed, id) end
-end
-
-local function forget_suspect(id)
-  table.insert(cleared, id)
-end
-
--- Stores the outcome `state` with `fields` (a flat list), keeping the payload only where a replay may need it.
-local function settle(rec, id, state, fields, ttl)
-  -- An empty payload costs less than a call that removes it.
-  if state ~= 'failed' and state ~= 'dead' then
-    fields[#fields + 1] = 'pl'
-    fields[#fields + 1] = ''
-  end
-  redis.call('HSET', rec.key, 'st', state, 't2', now, 'en', '', unpack(fields))
-  if ttl > 0 then redis.call('PEXPIRE', rec.key, math.max(ttl, MIN_TTL)) end
-  if rec.expires > 0 then redis.call('ZREM', K.expiring, id) end
-  clear_place(rec, id)
-  forget_suspect(id)
+  cleared[#cleared + 1] = id
   local mask, shard = rec.waiters, 0
   while mask > 0 do
     if mask % 2 == 1 then
@@ -49,7 +42,7 @@ end
 -- Ends a job in the dead letters; record and entry share `dead_ttl`.
 local function bury(rec, id, code, text, dead_ttl)
   local entry = dead_letter(dead_ttl, id, code, { 'at', rec.attempts, 'er', text })
-  settle(rec, id, 'dead', { 'ec', code, 'er', text, 'de', entry }, dead_ttl)
+  settle(rec, id, 'dead', dead_ttl, 'ec', code, 'er', text, 'de', entry)
 end
 
 -- Must end every script that settles: acknowledges, tells the waiters and counts, once for all jobs of the call.
