@@ -116,14 +116,15 @@ class Fleet:
         settings: Mapping[str, Any] = QUICK,
         *,
         model: str = FAULT_MODEL,
+        precision: str = "fp32",
         holding: bool = False,
         options: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> None:
-        """Write the configuration: general settings, then the queue's model and its options."""
+        """Write the configuration: general settings, then the queue's model, precision and options."""
         given = {**(options or {}), **({"hold_file": str(self.hold_file)} if holding else {})}
         lines = [f"{name} = {json.dumps(value)}" for name, value in {**settings, **more}.items()]
-        lines += [f"[queues.{QUEUE}]", f"model = {json.dumps(model)}"]
+        lines += [f"[queues.{QUEUE}]", f"model = {json.dumps(model)}", f"precision = {json.dumps(precision)}"]
         lines += [f"options.{name} = {json.dumps(value)}" for name, value in given.items()]
         (self.folder / "fleet.toml").write_text("\n".join(lines) + "\n", "utf-8")
 

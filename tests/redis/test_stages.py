@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from cordwood.settings import QueueSettings, Settings
 from cordwood_worker.batch import Batch
 from cordwood_worker.flow import Computed, Flow, Signals
 from cordwood_worker.line import Line, Server, batch_limits, build_line, open_flow, open_server
+from cordwood_worker.run import WayOut
 from cordwood_worker.testing import FaultBackend, fault_backend, fault_vector
 
 LIMITS = JobLimits(max_payload_bytes=10_000, max_inputs=4)
@@ -158,7 +160,8 @@ class Odd(FaultBackend):
 def test_a_backend_at_fault_sends_the_job_to_another_attempt_then_to_the_dead_letters(stages: Stages) -> None:
     """The input is not at fault, so the job is not failed; its attempts are bounded."""
     (job_id,) = stages.submit("text")
-    stages.line.runner._backend = Odd(fault_backend(QUEUE)._options)
+    runner: Any = stages.line.runner
+    runner._backend = Odd(fault_backend(QUEUE)._options)
     stages.work()
     record = stages.record(job_id)
     assert (record.state, record.error_code, record.attempts) == ("delayed", "bad-backend", 1)
@@ -185,7 +188,7 @@ def test_a_full_outbox_makes_the_device_wait_until_all_is_ended(stages: Stages) 
     stages.flow.outbox.put(Computed(Batch(()), [], 0.0))
     stages.flow.outbox.put(Computed(Batch(()), [], 0.0))
     stages.signals.stop_all.set()
-    stages.line.runner._pass_on(Computed(Batch(()), [], 0.0))
+    WayOut(stages.flow, stages.signals).pass_on(Computed(Batch(()), [], 0.0))
     assert stages.flow.outbox.qsize() == 2
 
 

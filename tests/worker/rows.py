@@ -13,3 +13,8 @@ def make_row(number: int, length: int, arrived_s: float = 0.0, *, job: str = "",
 def numbers(batch: Batch) -> list[int]:
     """The numbers that `make_row` gave a batch's rows."""
     return [row.index for row in batch.rows]
+
+
+def text_row(number: int, text: str) -> Row:
+    """A row whose tokens are the text's UTF-8 bytes."""
+    return Row(f"job-{number}", number, Tokens(text.encode()), 0.0)

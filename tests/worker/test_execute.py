@@ -14,15 +14,11 @@ from cordwood.settings import BatchBudget
 from cordwood_worker.backends import DeviceBroken, DeviceOutOfMemory, Spec, WarmUp
 from cordwood_worker.batch import Batch, Row, RowFailure, RowOutput, Tokens
 from cordwood_worker.execute import execute
+from tests.worker.rows import text_row
 
 brisk = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 DIM = 3
 Behaviour = Callable[[Batch], Any]
-
-
-def text_row(number: int, text: str) -> Row:
-    """A row whose tokens are the text's UTF-8 bytes."""
-    return Row(f"job-{number}", number, Tokens(text.encode()), 0.0)
 
 
 def text_of(row: Row) -> str:

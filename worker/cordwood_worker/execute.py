@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from cordwood_worker.backends import Backend
 
 RowOutcome = RowOutput | RowFailure
+Outputs = Callable[[], object]
+"""What waits for the outputs of a run, or raises what the run raised."""
 
 OUT_OF_MEMORY: Final = "out-of-memory"
 NON_FINITE: Final = "non-finite"
@@ -26,8 +29,10 @@ MAX_MESSAGE_CHARACTERS: Final = 500
 _MAX_RAW_CHARACTERS: Final = 4 * MAX_MESSAGE_CHARACTERS
 
 
-def execute(backend: Backend, batch: Batch) -> list[RowOutcome]:
+def execute(backend: Backend, batch: Batch, begun: Outputs | None = None) -> list[RowOutcome]:
     """Run a batch and return each row's outcome, in the order of the rows.
+
+    `begun` waits for the outputs of a first run of the whole batch that the device was given already.
 
     A batch that raises or runs out of memory is run again in halves, down to single rows. A single row fails as
     `out-of-memory` at once, with the exception's own type and message once it has raised alone twice, and as
@@ -40,7 +45,7 @@ def execute(backend: Backend, batch: Batch) -> list[RowOutcome]:
 
     Raises DeviceBroken at once and as it is; nothing may be stored or acknowledged then.
     """
-    return _run(backend, batch.rows) if batch.rows else []
+    return _run(backend, batch.rows, begun) if batch.rows else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +56,8 @@ class _Fault:
     message: str
 
 
-def _run(backend: Backend, rows: Sequence[Row]) -> list[RowOutcome]:
-    answer = _attempt(backend, rows)
+def _run(backend: Backend, rows: Sequence[Row], begun: Outputs | None = None) -> list[RowOutcome]:
+    answer = _attempt(backend, rows, begun)
     alone = len(rows) == 1
     if alone and isinstance(answer, _Fault) and answer.code not in (OUT_OF_MEMORY, BAD_BACKEND):
         answer = _attempt(backend, rows)
@@ -83,11 +88,11 @@ def _assign(backend: Backend, rows: Sequence[Row], values: NDArray[np.float32]) 
     return outcomes
 
 
-def _attempt(backend: Backend, rows: Sequence[Row]) -> NDArray[np.float32] | _Fault:
+def _attempt(backend: Backend, rows: Sequence[Row], begun: Outputs | None = None) -> NDArray[np.float32] | _Fault:
     """Run rows once; the outputs are a copy, so that no later run can write over them."""
     batch = Batch(tuple(rows))
     try:
-        values: object = backend.run(batch)
+        values: object = backend.run(batch) if begun is None else begun()
     except DeviceBroken:
         raise
     except (DeviceOutOfMemory, MemoryError):

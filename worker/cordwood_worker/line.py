@@ -13,6 +13,7 @@ from cordwood.connection import Patience
 from cordwood.job import JobLimits
 from cordwood.keys import Keys
 from cordwood_worker.assembly import Assembly
+from cordwood_worker.backends import OverlappingBackend
 from cordwood_worker.broker.attempts import Attempts
 from cordwood_worker.broker.connection import QueueConnection
 from cordwood_worker.broker.counters import Counters
@@ -27,7 +28,8 @@ from cordwood_worker.held import Held, Room
 from cordwood_worker.hopper import Hopper
 from cordwood_worker.janitor import Janitor
 from cordwood_worker.prepare import Preparer
-from cordwood_worker.run import Runner
+from cordwood_worker.run import OverlappingRunner, Runner
+from cordwood_worker.stage import Staged, Stager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,7 +63,8 @@ class Line:
 
     fetcher: Fetcher
     preparer: Preparer
-    runner: Runner
+    stager: Stager | None
+    runner: Runner | OverlappingRunner
     finisher: Finisher
     heartbeat: Heartbeat
     renewal: Renewal
@@ -118,12 +121,25 @@ def build_line(
     fetcher = Fetcher(server.reader, flow, signals)
     job_limits = JobLimits(settings.max_payload_bytes, settings.max_inputs)
     lease_s, upkeep = settings.lease_s, server.upkeep
+    stager, runner = _build_runner(server, flow, backend, signals)
     return Line(
         fetcher=fetcher,
         preparer=Preparer(server.attempts, backend, flow, job_limits),
-        runner=Runner(server.attempts, backend, flow, signals, time.monotonic),
+        stager=stager,
+        runner=runner,
         finisher=Finisher(server.attempts, server.counters, flow, random.SystemRandom()),
         heartbeat=Heartbeat(upkeep, info, settings.heartbeat_s, signals),
         renewal=Renewal(upkeep, server.reader, flow.held, fetcher.pass_on, lease_s=lease_s, signals=signals),
         janitor=Janitor(upkeep, flow.held, fetcher.pass_on, signals),
     )
+
+
+def _build_runner(
+    server: Server, flow: Flow, backend: Backend, signals: Signals
+) -> tuple[Stager | None, Runner | OverlappingRunner]:
+    """Make what keeps the device busy; with a device that computes beside the CPU, batches are staged ahead of it."""
+    if not (isinstance(backend, OverlappingBackend) and backend.overlaps):
+        return None, Runner(server.attempts, backend, flow, signals, time.monotonic)
+    staged: Queue[Staged] = Queue(maxsize=1)
+    runner = OverlappingRunner(server.attempts, backend, flow, staged, signals, clock=time.monotonic)
+    return Stager(backend, flow, staged, signals), runner

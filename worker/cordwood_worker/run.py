@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import logging
-from queue import Full
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from queue import Empty, Full
 from typing import TYPE_CHECKING, Final
 
 from cordwood.errors import CordwoodError
-from cordwood_worker.execute import execute
+from cordwood_worker.backends import DeviceBroken
+from cordwood_worker.execute import Outputs, execute
 from cordwood_worker.flow import Computed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from queue import Queue
 
-    from cordwood_worker.backends import Backend
+    from cordwood_worker.backends import Backend, OverlappingBackend
+    from cordwood_worker.batch import Batch
     from cordwood_worker.broker.attempts import Attempts
     from cordwood_worker.flow import Flow, Signals
+    from cordwood_worker.stage import Staged
 
 PUT_TIMEOUT_S: Final = 0.5
+STAGED_TIMEOUT_S: Final = 0.2
 
 log = logging.getLogger(__name__)
 
@@ -28,39 +34,129 @@ class Runner:
     def __init__(
         self, attempts: Attempts, backend: Backend, flow: Flow, signals: Signals, clock: Callable[[], float]
     ) -> None:
-        self._attempts = attempts
+        self._marks = Marks(attempts)
         self._backend = backend
         self._hopper = flow.hopper
-        self._outbox = flow.outbox
-        self._signals = signals
+        self._way_out = WayOut(flow, signals)
         self._clock = clock
-        self._marked = False
 
     def run_once(self) -> None:
         """Run the next batch, waiting for one a bounded time. DeviceBroken is let through: it ends the process."""
         batch = self._hopper.take()
         if batch is None:
-            self._mark(())
+            self._marks.write(())
             return
-        self._mark({row.job_id: None for row in batch.rows})
+        self._marks.write([batch])
         began_s = self._clock()
         rows = execute(self._backend, batch)
-        self._pass_on(Computed(batch, rows, self._clock() - began_s))
+        self._way_out.pass_on(Computed(batch, rows, self._clock() - began_s))
 
-    def _mark(self, job_ids: dict[str, None] | tuple[()]) -> None:
-        """Say what is about to run. A server that does not answer must not keep the device from finishing its work."""
-        if not job_ids and not self._marked:
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A batch that the device was given, and what waits for its outputs."""
+
+    batch: Batch
+    outputs: Outputs
+    began_s: float
+
+
+class OverlappingRunner:
+    """Keeps a device busy that computes beside the CPU: it is given the next batch before the last one is fetched."""
+
+    def __init__(
+        self,
+        attempts: Attempts,
+        backend: OverlappingBackend,
+        flow: Flow,
+        staged: Queue[Staged],
+        signals: Signals,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._marks = Marks(attempts)
+        self._backend = backend
+        self._staged = staged
+        self._signals = signals
+        self._way_out = WayOut(flow, signals)
+        self._clock = clock
+        self._free_s = 0.0
+
+    def run_once(self) -> None:
+        """Run batches as long as they come one upon the other; none is left on the device afterwards."""
+        begun = self._begin_next(STAGED_TIMEOUT_S, None)
+        if begun is None:
+            self._marks.write(())
+        while begun is not None:
+            following = None if self._signals.stop_working.is_set() else self._begin_next(0.0, begun)
+            self._fetch(begun)
+            begun = following
+
+    def _begin_next(self, timeout_s: float, running: _Begun | None) -> _Begun | None:
+        try:
+            staged = self._staged.get(timeout=timeout_s) if timeout_s else self._staged.get_nowait()
+        except Empty:
+            return None
+        self._marks.write([staged.batch] if running is None else [running.batch, staged.batch])
+        return _Begun(staged.batch, self._begin(staged), self._clock())
+
+    def _begin(self, staged: Staged) -> Outputs:
+        """Begin a batch; what that raises is kept for whoever asks for the outputs."""
+        try:
+            if isinstance(staged.place, Exception):
+                raise staged.place
+            return self._backend.begin(staged.batch, staged.place)
+        except DeviceBroken:
+            raise
+        except Exception as error:  # noqa: BLE001 - the batch boundary: `execute` finds the row at fault
+            return _raising(error)
+
+    def _fetch(self, begun: _Begun) -> None:
+        rows = execute(self._backend, begun.batch, begun.outputs)
+        ended_s = self._clock()
+        compute_s = ended_s - max(begun.began_s, self._free_s)
+        self._free_s = ended_s
+        self._way_out.pass_on(Computed(begun.batch, rows, compute_s))
+
+
+class Marks:
+    """Notes on the server of what is about to run, so that the death of this worker makes suspects of these alone."""
+
+    def __init__(self, attempts: Attempts) -> None:
+        self._attempts = attempts
+        self._any = False
+
+    def write(self, batches: Iterable[Batch]) -> None:
+        """Note these batches and no others. A server that does not answer must not keep the device from its work."""
+        job_ids = dict.fromkeys(row.job_id for batch in batches for row in batch.rows)
+        if not job_ids and not self._any:
             return
         try:
             self._attempts.mark("run", job_ids)
-            self._marked = bool(job_ids)
+            self._any = bool(job_ids)
         except CordwoodError as error:
             log.warning("a batch runs unmarked: %s", error)
 
-    def _pass_on(self, computed: Computed) -> None:
+
+class WayOut:
+    """The way from the device to the finisher, which has room for a few batches."""
+
+    def __init__(self, flow: Flow, signals: Signals) -> None:
+        self._outbox = flow.outbox
+        self._signals = signals
+
+    def pass_on(self, computed: Computed) -> None:
+        """Hand on a batch, waiting for room until the worker ends."""
         while not self._signals.stop_all.is_set():
             try:
                 self._outbox.put(computed, timeout=PUT_TIMEOUT_S)
             except Full:
                 continue
             return
+
+
+def _raising(error: Exception) -> Outputs:
+    def raise_it() -> object:
+        raise error
+
+    return raise_it

@@ -101,10 +101,14 @@ class Worker:
 
     def _loops(self) -> list[tuple[str, Loop, Event]]:
         line, signals = self._line, self._signals
+        staging: list[tuple[str, Loop, Event]] = []
+        if line.stager is not None:
+            staging.append(("stage", line.stager, signals.stop_working))
         return [
             ("heartbeat", line.heartbeat, signals.stop_all),
             ("finish", line.finisher, signals.stop_all),
             ("run", line.runner, signals.stop_working),
+            *staging,
             ("prepare", line.preparer, signals.stop_working),
             ("renewal", line.renewal, signals.stop_fetching),
             ("janitor", line.janitor, signals.stop_fetching),

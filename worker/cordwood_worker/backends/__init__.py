@@ -7,12 +7,12 @@ ready in under a second. `load_backend` makes the backend of a queue.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from cordwood_worker.backends.loading import load_backend
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from cordwood.settings import BatchBudget
     from cordwood_worker.batch import Batch, Tokens
 
-__all__ = ["Backend", "DeviceBroken", "DeviceOutOfMemory", "Spec", "WarmUp", "load_backend"]
+__all__ = [
+    "Backend",
+    "DeviceBroken",
+    "DeviceOutOfMemory",
+    "OverlappingBackend",
+    "Spec",
+    "Staging",
+    "WarmUp",
+    "load_backend",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +90,35 @@ class Backend(Protocol):
 
     def warm_up(self, budget: BatchBudget) -> WarmUp:
         """Run what the first batches would otherwise pay for, none larger than the budget."""
+        ...
+
+
+class Staging(Protocol):
+    """A batch that was laid out on a device and not begun yet."""
+
+    def release(self) -> None:
+        """Give up what it occupies."""
+        ...
+
+
+@runtime_checkable
+class OverlappingBackend(Backend, Protocol):
+    """A backend whose device can compute one batch while the next is laid out and the last one is copied back.
+
+    `stage` is called by a thread of its own, `begin` and what it returns by that of `run`.
+    """
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether it pays here; if not, only `run` is called."""
+        ...
+
+    def stage(self, batch: Batch) -> Staging:
+        """Lay out a batch on the device; raises as `run` does."""
+        ...
+
+    def begin(self, batch: Batch, staged: Any) -> Callable[[], NDArray[np.float32]]:
+        """Have the device begin a staged batch, and return what waits for its outputs; both raise as `run` does."""
         ...
 
 
