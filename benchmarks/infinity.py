@@ -38,9 +38,7 @@ def is_installed() -> bool:
 
 
 @contextmanager
-def running_infinity(
-    texts: Sequence[str], precisions: Sequence[str], device: str, folder: Path
-) -> Iterator[Infinity]:
+def running_infinity(texts: Sequence[str], precisions: Sequence[str], device: str, folder: Path) -> Iterator[Infinity]:
     """Run it on the same weights; `folder` is for its log. Raises ChildGone if it does not come up."""
     log = folder / "infinity.log"
     server = Path(__file__).with_name("infinity_server.py")

@@ -28,9 +28,7 @@ class Spread:
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
         """Summarise values; there must be at least one."""
-        ordered = sorted(values)
-        last = len(ordered) - 1
-        return cls(statistics.median(ordered), ordered[round(0.1 * last)], ordered[round(0.9 * last)])
+        return cls(statistics.median(values), percentile(values, 0.1), percentile(values, 0.9))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +153,12 @@ def rates(candidates: Mapping[str, Candidate], per_token: Mapping[str, Sequence[
             tokens_per_s=candidate.tokens / seconds.median,
         )
     return timings
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the value below which that share of the others lies; there must be at least one."""
+    ordered = sorted(values)
+    return ordered[round(share * (len(ordered) - 1))]
 
 
 def ratio(numerator: Sequence[float], denominator: Sequence[float]) -> float:

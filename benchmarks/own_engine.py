@@ -127,9 +127,7 @@ def _next_batch(hopper: Hopper, fed: Future[None]) -> Batch:
     return batch
 
 
-def _store(
-    begun: tuple[Batch, Callable[[], NDArray[np.float32]]] | None, vectors: NDArray[np.float32]
-) -> None:
+def _store(begun: tuple[Batch, Callable[[], NDArray[np.float32]]] | None, vectors: NDArray[np.float32]) -> None:
     if begun is not None:
         batch, result = begun
         vectors[[row.index for row in batch.rows]] = result()
