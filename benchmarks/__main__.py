@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-NAMES: Final = ("queue",)
+NAMES: Final = ("engine", "fleet", "latency", "queue", "memory")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

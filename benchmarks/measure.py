@@ -8,8 +8,13 @@ import platform
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
+
+LONGEST_S: Final = 270.0
+QUICK_LONGEST_S: Final = 50.0
+"""A benchmark has five minutes, a quick one has one; the rest is for stopping what it started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +28,7 @@ class Spread:
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
         """Summarise values; there must be at least one."""
-        ordered = sorted(values)
-        last = len(ordered) - 1
-        return cls(statistics.median(ordered), ordered[round(0.1 * last)], ordered[round(0.9 * last)])
+        return cls(statistics.median(values), percentile(values, 0.1), percentile(values, 0.9))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +36,45 @@ class Timing:
     """How long a candidate took for the same work, in seconds, and what that makes in texts and tokens."""
 
     seconds: Spread
+    texts: int = 0
     texts_per_s: float = 0.0
     tokens_per_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How much to measure: the texts, the rounds at most, the `perf_counter` by which the last round should be over."""
+
+    quick: bool
+    device: str
+    texts: int
+    rounds: int
+    ends_s: float
+
+    @classmethod
+    def usual(cls, *, quick: bool) -> Plan:
+        """For a processor: `LONGEST_S` in all, or `QUICK_LONGEST_S`, counted from now."""
+        return cls(
+            quick=quick,
+            device="auto",
+            texts=256 if quick else 1024,
+            rounds=2 if quick else 7,
+            ends_s=perf_counter() + (QUICK_LONGEST_S if quick else LONGEST_S),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """Something to time: `seconds` does the work once and returns how long that took."""
+
+    seconds: Callable[[], float]
+    texts: int
+    tokens: int
+
+    @classmethod
+    def of(cls, call: Callable[[], object], *, texts: int, tokens: int) -> Candidate:
+        """Time the whole of a call."""
+        return cls(seconds=partial(timed, call), texts=texts, tokens=tokens)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,19 +112,53 @@ class Report:
         return "\n".join(lines)
 
 
-def time_in_turn(candidates: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
-    """Time each candidate `repeats` times, one after the other in every round, after one round that does not count.
+def time_in_turn(
+    candidates: Mapping[str, Candidate], plan: Plan, clock: Callable[[], float] = perf_counter
+) -> dict[str, list[float]]:
+    """Time each candidate once in every round, one after the other; return seconds a token, a list for each.
 
-    In turn, because a machine's speed drifts: what is compared must have met the same weather.
+    In turn, because a machine's speed drifts: what is compared must have met the same weather. There are as many rounds
+    as the plan says, but none begins that would not end in the plan's time; at least one there is. Whoever makes a
+    candidate warms it up.
     """
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
-    for round_number in range(repeats + 1):
+    longest_s = 0.0
+    for number in range(plan.rounds):
+        began_s = clock()
+        if number > 0 and began_s + longest_s > plan.ends_s:
+            break
         for name, candidate in candidates.items():
-            began_s = perf_counter()
-            candidate()
-            if round_number > 0:
-                seconds[name].append(perf_counter() - began_s)
+            seconds[name].append(candidate.seconds() / candidate.tokens)
+        longest_s = max(longest_s, clock() - began_s)
     return seconds
+
+
+def timed(call: Callable[[], object], clock: Callable[[], float] = perf_counter) -> float:
+    """Return the seconds of a call."""
+    began_s = clock()
+    call()
+    return clock() - began_s
+
+
+def rates(candidates: Mapping[str, Candidate], per_token: Mapping[str, Sequence[float]]) -> dict[str, Timing]:
+    """Return what `time_in_turn` measured as timings, for as many texts as each candidate had."""
+    timings: dict[str, Timing] = {}
+    for name, values in per_token.items():
+        candidate = candidates[name]
+        seconds = Spread.of([value * candidate.tokens for value in values])
+        timings[name] = Timing(
+            seconds=seconds,
+            texts=candidate.texts,
+            texts_per_s=candidate.texts / seconds.median,
+            tokens_per_s=candidate.tokens / seconds.median,
+        )
+    return timings
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the value below which that share of the others lies; there must be at least one."""
+    ordered = sorted(values)
+    return ordered[round(share * (len(ordered) - 1))]
 
 
 def ratio(numerator: Sequence[float], denominator: Sequence[float]) -> float:
