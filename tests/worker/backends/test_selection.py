@@ -89,7 +89,7 @@ def test_a_precision_that_drifts_too_far_gives_way_to_fp32(
     monkeypatch.setitem(selection.LEAST_COSINE, "bf16", 0.999999)
     spec = packed_backend.spec
     rows = packed_backend.tokenise(mixed_texts(12, seed=11))
-    source = selection.Source(spec.model, minilm_folder(), rows, packed_backend.engine.run(rows))
+    source = selection.Source(spec.model, minilm_folder(), "", rows, packed_backend.engine.run(rows))
     engine = choose_engine(source, Placement("cpu", "bf16"), "packed", BufferPool())
     assert engine.placement == CPU
     assert "drifts to a cosine of 0.99" in caplog.text
@@ -99,7 +99,7 @@ def test_bf16_keeps_within_its_limit_of_the_library(packed_backend: TextBackend)
     """On any CPU, as one without bf16 instructions emulates them."""
     texts = mixed_texts(24, seed=12, long=1)
     rows = packed_backend.tokenise(texts)
-    source = selection.Source("m", minilm_folder(), rows, packed_backend.engine.run(rows))
+    source = selection.Source("m", minilm_folder(), "", rows, packed_backend.engine.run(rows))
     for kind in ("packed", "padded"):
         engine = choose_engine(source, Placement("cpu", "bf16"), kind, BufferPool())
         assert engine.placement.precision == "bf16"

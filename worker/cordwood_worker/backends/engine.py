@@ -47,11 +47,12 @@ class Running:
 class Engine:
     """How the rows of a batch become vectors, without any care for what goes wrong.
 
-    `modules` run in order on the features: the transformer in the precision of the placement, all others in fp32.
-    `dim` cuts the output, None leaves it. `linears` are the transformer's linear layers as they run, each callable
-    with (tokens, in_features).
+    `name` is that of the backend. `modules` run in order on the features: the transformer in the precision of the
+    placement, all others in fp32. `dim` cuts the output, None leaves it. `linears` are the transformer's linear layers
+    as they run, each callable with (tokens, in_features).
     """
 
+    name: str
     feed: Feed
     modules: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...]
     placement: Placement

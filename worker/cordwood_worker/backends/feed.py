@@ -51,9 +51,8 @@ class Staged:
 
 
 class Feed(Protocol):
-    """One way to lay out a batch. `name` is that of the backend, `packs` whether it runs without padding."""
+    """One way to lay out a batch; `packs` says that it is without padding."""
 
-    name: str
     packs: bool
 
     def stage(self, tokens: Sequence[Tokens]) -> Staged:
@@ -84,7 +83,6 @@ class Layout:
 class PaddedFeed:
     """One matrix, padded to the longest row on the side that the model wants."""
 
-    name = "padded"
     packs = False
 
     def __init__(self, layout: Layout, pool: BufferPool, device: str) -> None:
@@ -128,7 +126,6 @@ class PaddedFeed:
 class PackedFeed:
     """All rows end to end, without padding, and the layout by which attention tells them apart."""
 
-    name = "packed"
     packs = True
 
     def __init__(self, layout: Layout, pool: BufferPool, device: str, precision: str) -> None:

@@ -14,6 +14,8 @@ from cordwood_worker.backends.check_rows import largest_difference, smallest_cos
 from cordwood_worker.backends.engine import Engine
 from cordwood_worker.backends.feed import Layout, PackedFeed, PaddedFeed
 from cordwood_worker.backends.linears import can_prepack, prepack, prepacking_pays
+from cordwood_worker.backends.onnx_transformer import load_onnx
+from cordwood_worker.backends.openvino_transformer import load_openvino
 from cordwood_worker.backends.sentence_model import load_sentence_model, position_offset
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 FP32_TOLERANCE: Final = 1e-5
 """The largest difference from the library's fp32 that an fp32 engine may have, as a share of the largest number."""
+EXPORTED: Final = ("onnx", "openvino")
+EXPORTED_TOLERANCE: Final = 1e-4
+"""The same for another runtime, which rounds elsewhere."""
 LEAST_COSINE: Final = {"bf16": 0.9995, "fp16": 0.9999}
 """The smallest cosine with the fp32 output that an engine in half precision may have for any check text."""
 TIMED_TOKENS: Final = 1024
@@ -44,6 +49,7 @@ class Source:
 
     name: str
     folder: Path
+    fingerprint: str
     rows: Sequence[Tokens]
     expected: NDArray[Any]
 
@@ -64,16 +70,18 @@ class Way:
 def plain_engine(model: SentenceModel, placement: Placement, pool: BufferPool) -> Engine:
     """Return the engine that runs a model just as the library does: padded, its layers untouched."""
     feed = PaddedFeed(_layout(model), pool, placement.device)
-    return Engine(feed, model.modules, placement, pool, model.dim, _linears(model))
+    return Engine("padded", feed, model.modules, placement, pool, model.dim, _linears(model))
 
 
 def choose_engine(source: Source, placement: Placement, backend: str, pool: BufferPool) -> Engine:
     """Return the fastest engine whose outputs are right; say in the log which, and what was not right or slower.
 
-    `backend` is `padded`, `packed`, or `auto` for the faster of the two. A precision whose drift is over its limit
-    gives way to fp32; what fp32 itself cannot do (packing, prepacked layers) is left out. Raises SettingsError if
-    packing was asked for and the model cannot be packed.
+    `backend` is `padded`, `packed`, or `auto` for the faster of the two; `onnx` and `openvino` go to
+    `exported_engine`. A precision whose drift is over its limit gives way to fp32; what fp32 itself cannot do (packing,
+    prepacked layers) is left out. Raises SettingsError if packing was asked for and the model cannot be packed.
     """
+    if backend in EXPORTED:
+        return exported_engine(source, placement, backend, pool)
     kinds = {"auto": (True, False), "packed": (True,), "padded": (False,)}[backend]
     for precision in dict.fromkeys((placement, placement.exact)):
         ways = [_first_right(source, precision, pool, packs=packs) for packs in kinds]
@@ -84,6 +92,35 @@ def choose_engine(source: Source, placement: Placement, backend: str, pool: Buff
     if backend == "packed":
         raise SettingsError(f"model {source.name!r} cannot run packed: its outputs are not those of a padded batch")
     raise SettingsError(f"model {source.name!r} gives other outputs than the library's on {placement.device}")
+
+
+def exported_engine(source: Source, placement: Placement, backend: str, pool: BufferPool) -> Engine:
+    """Return the engine whose transformer runs in ONNX Runtime (fp32 alone) or OpenVINO (fp32 or bf16), padded.
+
+    The first use of a model exports it, which takes seconds; later ones find it in the cache. Raises SettingsError if
+    the device is not the CPU, the extra is not installed, or the model cannot be exported or gives other outputs.
+    """
+    import torch
+
+    if placement.device != "cpu":
+        raise SettingsError(f"backend {backend} runs on the CPU only, not on {placement.device}")
+    fault = None
+    for tried in dict.fromkeys((placement if backend == "openvino" else placement.exact, placement.exact)):
+        model = load_sentence_model(source.name, source.folder, tried.exact)
+        threads = torch.get_num_threads()
+        first: Any = (
+            load_onnx(model, source.fingerprint, threads)
+            if backend == "onnx"
+            else load_openvino(model, source.fingerprint, tried.precision, threads)
+        )
+        feed = PaddedFeed(_layout(model), pool, tried.device)
+        engine = Engine(backend, feed, (first, *model.modules[1:]), tried, pool, model.dim)
+        fault = _fault(engine, source, EXPORTED_TOLERANCE)
+        if fault is None:
+            _log.info("model %s: running %s in %s on the CPU, as asked for", source.name, backend, tried.precision)
+            return engine
+        _log.warning("model %s: not %s in %s: %s", source.name, backend, tried.precision, fault)
+    raise SettingsError(f"model {source.name!r} with backend {backend} {fault}")
 
 
 def _first_right(source: Source, placement: Placement, pool: BufferPool, *, packs: bool) -> Engine | None:
@@ -114,32 +151,34 @@ def _build(source: Source, way: Way, pool: BufferPool) -> Engine | None:
         linears = [packed[id(linear)] for linear in linears]
     device, precision = way.placement.device, way.placement.precision
     if not way.packs:
-        return Engine(PaddedFeed(layout, pool, device), model.modules, way.placement, pool, model.dim, linears)
+        return Engine(
+            "padded", PaddedFeed(layout, pool, device), model.modules, way.placement, pool, model.dim, linears
+        )
     attention.register()
     transformer.set_attn_implementation(attention.IMPLEMENTATION)
     feed = PackedFeed(layout, pool, device, precision)
-    return Engine(feed, model.modules, way.placement, pool, model.dim, linears)
+    return Engine("packed", feed, model.modules, way.placement, pool, model.dim, linears)
 
 
-def _fault(engine: Engine, source: Source) -> str | None:
+def _fault(engine: Engine, source: Source, tolerance: float = FP32_TOLERANCE) -> str | None:
     """Compare an engine's outputs for the check rows with the library's; return what is wrong, None if nothing is."""
     values = engine.run(source.rows)
     precision = engine.placement.precision
     if precision == "fp32":
         difference = largest_difference(values, source.expected)
-        return f"differs by {difference:.1e}" if difference > FP32_TOLERANCE else None
+        return f"differs by {difference:.1e}" if difference > tolerance else None
     cosine = smallest_cosine(values, source.expected)
     return f"drifts to a cosine of {cosine:.5f}" if cosine < LEAST_COSINE[precision] else None
 
 
 def _fastest(source: Source, engines: Sequence[Engine]) -> Engine:
     rows = typical_batch(source.rows, TIMED_TOKENS, TIMED_ROWS)
-    times = {engine.feed.name: seconds_of(partial(engine.run, rows)) for engine in engines}
-    best = min(engines, key=lambda engine: times[engine.feed.name])
+    times = {engine.name: seconds_of(partial(engine.run, rows)) for engine in engines}
+    best = min(engines, key=lambda engine: times[engine.name])
     shown = ", ".join(f"{name} {1000 * seconds:.1f} ms" for name, seconds in times.items())
     _log.info(
         "model %s: running %s in %s on %s (%d rows: %s)",
-        *(source.name, best.feed.name, best.placement.precision, best.placement.device, len(rows), shown),
+        *(source.name, best.name, best.placement.precision, best.placement.device, len(rows), shown),
     )
     return best
 

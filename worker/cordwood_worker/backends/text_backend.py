@@ -82,17 +82,17 @@ class TextBackend:
         tokeniser = Tokeniser(model.tokenizer, max_tokens=model.max_tokens, pad_id=model.pad_id, prompt=model.prompt)
         rows = check_rows(tokeniser, model.max_tokens)
         expected = plain_engine(model, placement.exact, pool).run(rows)
-        source = Source(queue.model, folder, rows, expected)
+        source = Source(queue.model, folder, fingerprint(folder), rows, expected)
         engine = choose_engine(source, placement, queue.backend, pool)
         spec = Spec(
             task="embed",
             model=queue.model,
-            fingerprint=fingerprint(folder),
+            fingerprint=source.fingerprint,
             dim=expected.shape[1],
             max_tokens=model.max_tokens,
             precision=engine.placement.precision,
             device=engine.placement.device,
-            backend=engine.feed.name,
+            backend=engine.name,
             packed=engine.feed.packs,
         )
         return cls(spec, tokeniser, engine, load_exact)
