@@ -15,6 +15,7 @@ import numpy as np
 from benchmarks.corpus import SPECIAL_TOKENS, Corpus, build_corpus
 from cordwood.settings import QueueSettings, Settings
 from cordwood_worker.backends import load_backend
+from cordwood_worker.backends.placement import choose_placement
 from cordwood_worker.batch import Batch, Row
 from cordwood_worker.collect import BatchLimits, Collector, packed_cost, padded_cost
 from cordwood_worker.hopper import Hopper
@@ -35,6 +36,12 @@ def queue_table(*, device: str = "auto", precision: str = "auto", backend: str =
     """Return the settings of a queue as its TOML table has them; what is `auto` is left to be chosen."""
     table = {"task": "embed", "model": MODEL, "device": device, "precision": precision, "backend": backend}
     return {key: value for key, value in table.items() if value != "auto"}
+
+
+def usual_placement(table: dict[str, str]) -> tuple[str, str]:
+    """Return the device, by torch's name, and the precision that a queue's settings come to on this machine."""
+    placement = choose_placement(QueueSettings.model_validate(table))
+    return placement.device, placement.precision
 
 
 class OwnEngine:
