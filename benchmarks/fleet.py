@@ -14,7 +14,7 @@ from benchmarks.corpus import Corpus, in_groups
 from benchmarks.library import BATCH
 from benchmarks.measure import Candidate, Plan, Report, rates, ratio, time_in_turn, timed
 from benchmarks.naive_fleets import ArrivalFleet, RqFleet, arrival_fleet, rq_fleet
-from benchmarks.own_engine import MODEL, QUEUE, OwnEngine, queue_table, usual_placement
+from benchmarks.own_engine import MODEL, QUEUE, OwnEngine, queue_table
 from benchmarks.processes import frozen
 from benchmarks.served import Served, serving
 from cordwood import Client
@@ -41,9 +41,9 @@ class Rivals:
     notes: list[str]
 
     @classmethod
-    def start(cls, served: Served, stack: ExitStack, device: str, precision: str) -> Rivals:
-        """Start them all, to load their models while ours is loaded."""
-        precisions = tuple(dict.fromkeys(("fp32", precision)))
+    def start(cls, served: Served, stack: ExitStack, engine: OwnEngine) -> Rivals:
+        """Start them all; ours has been warmed up, so that they cannot disturb what it measures of itself."""
+        device, precisions = engine.device, tuple(dict.fromkeys(("fp32", engine.precision)))
         kinds = [Kind(1, "fp32"), *(Kind(BATCH, each) for each in precisions)]
         arrival = stack.enter_context(arrival_fleet(served, kinds, device))
         try:
@@ -77,16 +77,13 @@ def run(*, quick: bool) -> Report:
 
 def measure(plan: Plan) -> Report:
     """Start all, each in a process of its own, time all in turn, and compare."""
-    table = queue_table(device=plan.device)
-    device, precision = usual_placement(table)
+    engine = OwnEngine(queue_table(device=plan.device))
+    corpus = engine.corpus(plan.texts)
     with ExitStack() as stack:
-        served = stack.enter_context(serving(table))
-        rivals = Rivals.start(served, stack, device, precision)
-        engine = OwnEngine(table)
-        corpus = engine.corpus(plan.texts)
-        report = Report(benchmark="fleet", settings=_settings(plan, corpus, engine), notes=rivals.notes)
-        served.await_ready()
+        served = stack.enter_context(serving(engine.pinned))
+        rivals = Rivals.start(served, stack, engine)
         client = stack.enter_context(Client(served.url, queue=QUEUE))
+        report = Report(benchmark="fleet", settings=_settings(plan, corpus, engine), notes=rivals.notes)
         candidates = {
             ENGINE: _candidate(partial(timed_embed, engine), corpus),
             ONE: _candidate(partial(through_redis, served, client, 1), corpus),
@@ -98,7 +95,7 @@ def measure(plan: Plan) -> Report:
         candidates |= rivals.candidates(corpus)
         seconds = time_in_turn(candidates, plan)
     report.results |= rates(candidates, seconds)
-    report.figures |= compare(seconds, precision)
+    report.figures |= compare(seconds, engine.precision)
     report.figures["jobs_per_s"] = report.results[ONE].texts_per_s
     report.settings["rounds"] = len(seconds[ENGINE])
     return report

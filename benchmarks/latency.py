@@ -32,13 +32,11 @@ def run(*, quick: bool) -> Report:
 
 def measure(plan: Plan) -> Report:
     """Measure the bare passes, then the requests of one client on one worker process."""
-    table = queue_table(device=plan.device)
-    with serving(table) as served:
-        engine = OwnEngine(table)
-        corpus = engine.corpus(plan.texts)
-        few = corpus.sample(TEXTS)
-        report = Report(benchmark="latency", settings=_settings(plan, corpus, engine))
-        served.await_ready()
+    engine = OwnEngine(queue_table(device=plan.device))
+    corpus = engine.corpus(plan.texts)
+    few = corpus.sample(TEXTS)
+    report = Report(benchmark="latency", settings=_settings(plan, corpus, engine))
+    with serving(engine.pinned) as served:
         bare_s = bare_seconds(engine, few.texts)
         seconds, rate_per_s = asyncio.run(_requests(served, few, corpus, plan))
     report.settings["throughput_per_s"] = round(rate_per_s, 1)

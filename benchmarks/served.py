@@ -35,15 +35,13 @@ class Served:
     worker: subprocess.Popen[str]
     folder: Path
 
-    def await_ready(self) -> None:
-        """Wait until the worker has registered: its model is loaded and warmed up. Raises ChildGone if it has not."""
-        keys = queue_keys(QUEUE)
-        await_ready(self.worker, self.folder / LOG, lambda: look_at_queue(self.redis, keys).workers > 0)
-
 
 @contextmanager
-def serving(table: Mapping[str, str]) -> Iterator[Served]:
-    """Start a server that writes through every second, and a worker with the settings as they come."""
+def serving(table: Mapping[str, str | int]) -> Iterator[Served]:
+    """Start a server that writes through every second, and a worker with a queue's settings.
+
+    The worker has registered when the block begins: its model is loaded and warmed up. Raises ChildGone if it has not.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="cwb-") as name,
         EmbeddedServer(Path(name) / "data") as server,
@@ -55,4 +53,5 @@ def serving(table: Mapping[str, str]) -> Iterator[Served]:
         config.write_text("\n".join([*lines, *(f"{key} = {json.dumps(value)}" for key, value in table.items())]))
         command = ["-m", "cordwood_worker", "run", "--config", str(config), "--redis-url", server.url]
         with running(command, folder / LOG) as worker:
+            await_ready(worker, folder / LOG, lambda: look_at_queue(redis, queue_keys(QUEUE)).workers > 0)
             yield Served(server.url, redis, worker, folder)
