@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
+
+from benchmarks.bytecode import keep_bytecode
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 NAMES: Final = ("engine", "fleet", "latency", "queue", "memory")
 
@@ -16,9 +23,17 @@ NAMES: Final = ("engine", "fleet", "latency", "queue", "memory")
 @click.option("--quick", is_flag=True, help="Less work: within a minute each, and noisier.")
 def main(names: tuple[str, ...], *, as_json: bool, quick: bool) -> None:
     """Run benchmarks, all of them if none is named."""
+    keep_bytecode()
+    signal.signal(signal.SIGTERM, leave)
     for name in names or NAMES:
         report = import_module(f"benchmarks.{name}").run(quick=quick)
         click.echo(report.as_json() if as_json else report.as_text())
 
 
-main()
+def leave(number: int, _frame: FrameType | None) -> None:
+    """Turn a signal into an orderly end, in which child processes are stopped."""
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    main()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
+from benchmarks.arrival_worker import Kind
 from benchmarks.corpus import Corpus, in_groups
 from benchmarks.library import BATCH
 from benchmarks.measure import Candidate, Plan, Report, rates, ratio, time_in_turn, timed
-from benchmarks.naive_fleets import arrival_fleet, rq_fleet
+from benchmarks.naive_fleets import ArrivalFleet, RqFleet, arrival_fleet, rq_fleet
 from benchmarks.own_engine import MODEL, QUEUE, OwnEngine, queue_table
 from benchmarks.processes import frozen
 from benchmarks.served import Served, serving
@@ -29,27 +31,68 @@ EACH_SHARE: Final = 16
 TIMEOUT_S: Final = 240.0
 
 
+@dataclass(frozen=True, slots=True)
+class Rivals:
+    """The naive workers. They take a share of the texts, as they are slow."""
+
+    arrival: ArrivalFleet
+    precisions: Sequence[str]
+    rq: RqFleet | None
+    notes: list[str]
+
+    @classmethod
+    def start(cls, served: Served, stack: ExitStack, engine: OwnEngine) -> Rivals:
+        """Start them all; ours has been warmed up, so that they cannot disturb what it measures of itself."""
+        device, precisions = engine.device, tuple(dict.fromkeys(("fp32", engine.precision)))
+        kinds = [Kind(1, "fp32"), *(Kind(BATCH, each) for each in precisions)]
+        arrival = stack.enter_context(arrival_fleet(served, kinds, device))
+        try:
+            rq = stack.enter_context(rq_fleet(served, "fp32", device))
+        except ImportError as error:
+            return cls(arrival, precisions, None, [f"without rq: {error}"])
+        return cls(arrival, precisions, rq, [])
+
+    def candidates(self, corpus: Corpus) -> dict[str, Candidate]:
+        """Wait until they are ready, and return them by name."""
+        quarter = corpus.sample(len(corpus.texts) // ARRIVAL_SHARE)
+        few = corpus.sample(len(corpus.texts) // EACH_SHARE)
+        found: dict[str, Candidate] = {}
+        for precision in self.precisions:
+            found[f"{ARRIVAL} {precision}"] = self._arrival(Kind(BATCH, precision), quarter)
+        found[EACH] = self._arrival(Kind(1, "fp32"), few)
+        if self.rq is not None:
+            self.rq.await_ready()
+            found[RQ] = _candidate(self.rq.seconds, few)
+        return found
+
+    def _arrival(self, kind: Kind, corpus: Corpus) -> Candidate:
+        self.arrival.await_ready(kind)
+        return _candidate(partial(self.arrival.seconds, kind=kind), corpus)
+
+
 def run(*, quick: bool) -> Report:
     """Measure on this machine's usual device."""
     return measure(Plan.usual(quick=quick))
 
 
 def measure(plan: Plan) -> Report:
-    """Load all, each in a process of its own, time all in turn, and compare."""
+    """Start all, each in a process of its own, time all in turn, and compare."""
+    engine = OwnEngine(queue_table(device=plan.device))
+    corpus = engine.corpus(plan.texts)
     with ExitStack() as stack:
-        engine = OwnEngine(queue_table(device=plan.device))
-        corpus = engine.corpus(plan.texts)
-        served = stack.enter_context(serving(queue_table(device=engine.device)))
+        served = stack.enter_context(serving(engine.pinned))
+        rivals = Rivals.start(served, stack, engine)
         client = stack.enter_context(Client(served.url, queue=QUEUE))
-        report = Report(benchmark="fleet", settings=_settings(plan, corpus, engine))
+        report = Report(benchmark="fleet", settings=_settings(plan, corpus, engine), notes=rivals.notes)
         candidates = {
             ENGINE: _candidate(partial(timed_embed, engine), corpus),
             ONE: _candidate(partial(through_redis, served, client, 1), corpus),
             MANY: _candidate(partial(through_redis, served, client, BATCH), corpus),
         }
-        for candidate in candidates.values():
-            candidate.seconds()
-        candidates |= _naive(corpus, engine, served, stack, report.notes)
+        few = corpus.sample(BATCH).texts
+        for warming in (engine.embed, partial(through_redis, served, client, 1)):
+            warming(few)
+        candidates |= rivals.candidates(corpus)
         seconds = time_in_turn(candidates, plan)
     report.results |= rates(candidates, seconds)
     report.figures |= compare(seconds, engine.precision)
@@ -91,27 +134,6 @@ def through_redis(served: Served, client: Client, size: int, texts: Sequence[str
     if sum(map(len, vectors)) != len(texts):
         raise RuntimeError(f"{sum(map(len, vectors))} vectors for {len(texts)} texts")
     return took_s
-
-
-def _naive(
-    corpus: Corpus, engine: OwnEngine, served: Served, stack: ExitStack, notes: list[str]
-) -> dict[str, Candidate]:
-    """Start the naive workers; they take a share of the texts, as they are slow."""
-    candidates: dict[str, Candidate] = {}
-    for precision in dict.fromkeys(("fp32", engine.precision)):
-        fleet = stack.enter_context(arrival_fleet(served, BATCH, precision, engine.device))
-        part = corpus.sample(len(corpus.texts) // ARRIVAL_SHARE)
-        candidates[f"{ARRIVAL} {precision}"] = _candidate(fleet.seconds, part)
-    part = corpus.sample(len(corpus.texts) // EACH_SHARE)
-    each = stack.enter_context(arrival_fleet(served, 1, "fp32", engine.device))
-    candidates[EACH] = _candidate(each.seconds, part)
-    try:
-        rq = stack.enter_context(rq_fleet(served, "fp32", engine.device))
-    except ImportError as error:
-        notes.append(f"without rq: {error}")
-    else:
-        candidates[RQ] = _candidate(rq.seconds, part)
-    return candidates
 
 
 def _candidate(seconds: Callable[[Sequence[str]], float], corpus: Corpus) -> Candidate:

@@ -43,8 +43,8 @@ def running_infinity(texts: Sequence[str], precisions: Sequence[str], device: st
     log = folder / "infinity.log"
     server = Path(__file__).with_name("infinity_server.py")
     dtypes = [DTYPES[precision] for precision in precisions]
-    # Isolated: the folder of the script has a module `queue`, which is not Python's.
-    arguments = ["-I", str(server), str(find_model_folder(MODEL, None)), device.partition(":")[0], *dtypes]
+    # The folder of the script has a module `queue`, which is not Python's.
+    arguments = ["-P", str(server), str(find_model_folder(MODEL, None)), device.partition(":")[0], *dtypes]
     with running(arguments, log, python=str(PYTHON), piped=True) as process:
         write_line(process, json.dumps(list(texts)))
         if read_line(process, log) != READY:

@@ -36,7 +36,7 @@ def measure(plan: Plan) -> Report:
     corpus = engine.corpus(plan.texts)
     few = corpus.sample(TEXTS)
     report = Report(benchmark="latency", settings=_settings(plan, corpus, engine))
-    with serving(queue_table(device=engine.device)) as served:
+    with serving(engine.pinned) as served:
         bare_s = bare_seconds(engine, few.texts)
         seconds, rate_per_s = asyncio.run(_requests(served, few, corpus, plan))
     report.settings["throughput_per_s"] = round(rate_per_s, 1)

@@ -1,4 +1,4 @@
-"""The rivals that go through Redis: each a process of its own, and the texts put where it looks before its clock runs."""
+"""The rivals that go through Redis, in processes of their own; the texts are there before their clock runs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count
+from pathlib import Path
 from threading import Event
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from redis import Redis
 
+from benchmarks.arrival_worker import Kind
 from benchmarks.processes import await_ready, frozen, running
 
 if TYPE_CHECKING:
@@ -21,47 +22,47 @@ if TYPE_CHECKING:
 LOOK_S: Final = 0.005
 """How often a client of these looks whether all is done; nothing tells it."""
 LONGEST_S: Final = 240.0
+RQ_TASK: Final = "benchmarks.rq_worker.embed"
+RQ_QUEUE: Final = "naive"
 
 
 @dataclass(frozen=True, slots=True)
 class ArrivalFleet:
-    """Workers that take up to so many texts as they arrive (`benchmarks.arrival_worker`)."""
+    """A worker that takes texts as they arrive (`benchmarks.arrival_worker`)."""
 
     client: Any
-    stream: str
     worker: subprocess.Popen[str]
+    log: Path
 
-    def seconds(self, texts: Sequence[str]) -> float:
+    def await_ready(self, kind: Kind) -> None:
+        """Wait until it can take texts of a kind."""
+        await_ready(self.worker, self.log, lambda: bool(self.client.exists(kind.ready)))
+
+    def seconds(self, texts: Sequence[str], kind: Kind) -> float:
         """Have all texts embedded; return the seconds from when the worker may begin until all vectors are read."""
-        vectors = f"{self.stream}:vectors"
         with frozen(self.worker), self.client.pipeline(transaction=True) as pipe:
             for text in texts:
-                pipe.xadd(self.stream, {"text": text})
+                pipe.xadd(kind.stream, {"text": text})
             pipe.execute()
             began_s = perf_counter()
-        _await(lambda: self.client.hlen(vectors) >= len(texts))
-        read = self.client.hgetall(vectors)
+        _await(lambda: self.client.hlen(kind.vectors) >= len(texts))
+        read = self.client.hgetall(kind.vectors)
         took_s = perf_counter() - began_s
         if len(read) != len(texts):
             raise RuntimeError(f"{len(read)} vectors for {len(texts)} texts")
-        self.client.delete(vectors)
-        self.client.xtrim(self.stream, maxlen=0, approximate=False)
+        self.client.delete(kind.vectors)
+        self.client.xtrim(kind.stream, maxlen=0, approximate=False)
         return took_s
 
 
-_numbers: Final = count()
-
-
 @contextmanager
-def arrival_fleet(served: Served, size: int, precision: str, device: str) -> Iterator[ArrivalFleet]:
-    """Run one such worker, loaded and warmed up, on the server that is there."""
-    stream = f"arrival-{size}-{precision}-{next(_numbers)}"
-    log = served.folder / f"{stream}.log"
-    arguments = ["-m", "benchmarks.arrival_worker", served.url, stream, str(size), precision, device]
+def arrival_fleet(served: Served, kinds: Sequence[Kind], device: str) -> Iterator[ArrivalFleet]:
+    """Start such a worker for some kinds, on the server that is there."""
+    log = served.folder / "arrival.log"
     client: Any = Redis.from_url(served.url)
+    arguments = ["-m", "benchmarks.arrival_worker", served.url, device, *map(str, kinds)]
     with client, running(arguments, log) as worker:
-        await_ready(worker, log, lambda: bool(client.exists(f"{stream}:ready")))
-        yield ArrivalFleet(client, stream, worker)
+        yield ArrivalFleet(client, worker, log)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +71,23 @@ class RqFleet:
 
     queue: Any
     worker: subprocess.Popen[str]
+    log: Path
     arguments: tuple[str, str]
+
+    def await_ready(self) -> None:
+        """Wait until it has registered and done a first job, for which it loads the model."""
+        from rq import Worker
+
+        await_ready(self.worker, self.log, lambda: Worker.count(connection=self.queue.connection) > 0)
+        self.seconds(["A text that loads the model."])
 
     def seconds(self, texts: Sequence[str]) -> float:
         """Have all texts embedded; return the seconds from when the worker may begin until all results are read."""
         from rq.job import Job
 
-        from benchmarks.rq_worker import TASK
-
         with frozen(self.worker):
             with self.queue.connection.pipeline() as pipe:
-                jobs = [self.queue.enqueue(TASK, text, *self.arguments, pipeline=pipe) for text in texts]
+                jobs = [self.queue.enqueue(RQ_TASK, text, *self.arguments, pipeline=pipe) for text in texts]
                 pipe.execute()
             began_s = perf_counter()
         finished = self.queue.finished_job_registry
@@ -97,18 +104,13 @@ class RqFleet:
 
 @contextmanager
 def rq_fleet(served: Served, precision: str, device: str) -> Iterator[RqFleet]:
-    """Run one such worker, its model loaded by a first job. Raises ImportError where rq is not installed."""
-    from rq import Queue, Worker
-
-    from benchmarks.rq_worker import QUEUE
+    """Start such a worker. Raises ImportError where rq is not installed."""
+    from rq import Queue
 
     log = served.folder / "rq.log"
     client: Any = Redis.from_url(served.url)
-    with client, running(["-m", "benchmarks.rq_worker", served.url], log) as worker:
-        await_ready(worker, log, lambda: Worker.count(connection=client) > 0)
-        fleet = RqFleet(Queue(QUEUE, connection=client), worker, (precision, device))
-        fleet.seconds(["A text that loads the model."])
-        yield fleet
+    with client, running(["-m", "benchmarks.rq_worker", served.url, RQ_QUEUE], log) as worker:
+        yield RqFleet(Queue(RQ_QUEUE, connection=client), worker, log, (precision, device))
 
 
 def _await(is_over: Callable[[], bool]) -> None:

@@ -21,19 +21,26 @@ from cordwood_worker.hopper import Hopper
 from cordwood_worker.prepare import MAX_PER_START
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
 MODEL: Final = "sentence-transformers/all-MiniLM-L6-v2"
 QUEUE: Final = "embed"
+NAMED_BACKENDS: Final = frozenset({"padded", "packed", "onnx", "openvino"})
 AHEAD: Final = 64
 """Batches of lookahead by which the bound on bypassing is set: all texts are there from the start."""
 
 
-def queue_table(*, device: str = "auto", precision: str = "auto", backend: str = "auto") -> dict[str, str]:
+def queue_table(*, device: str = "auto", precision: str = "auto", backend: str = "auto") -> dict[str, str | int]:
     """Return the settings of a queue as its TOML table has them; what is `auto` is left to be chosen."""
-    table = {"task": "embed", "model": MODEL, "device": device, "precision": precision, "backend": backend}
+    table: dict[str, str | int] = {
+        "task": "embed",
+        "model": MODEL,
+        "device": device,
+        "precision": precision,
+        "backend": backend,
+    }
     return {key: value for key, value in table.items() if value != "auto"}
 
 
@@ -43,7 +50,7 @@ class OwnEngine:
     Raises what `load_backend` raises.
     """
 
-    def __init__(self, table: dict[str, str]) -> None:
+    def __init__(self, table: Mapping[str, str | int]) -> None:
         queue = QueueSettings.model_validate(table)
         budget = Settings(queues={QUEUE: queue}).batch_limits(QUEUE)
         self.backend: Any = load_backend(queue)
@@ -69,6 +76,17 @@ class OwnEngine:
     def device(self) -> str:
         """The device in use, by torch's name."""
         return str(self.backend.spec.device)
+
+    @property
+    def pinned(self) -> dict[str, str | int]:
+        """The settings with which a worker runs just this engine, whatever its own warm-up would have chosen."""
+        backend = str(self.backend.spec.backend)
+        return {
+            **queue_table(
+                device=self.device, precision=self.precision, backend=backend if backend in NAMED_BACKENDS else "auto"
+            ),
+            "max_batch_tokens": self.limits.max_tokens,
+        }
 
     def corpus(self, count: int) -> Corpus:
         """Return the benchmarks' texts, their tokens counted by the model's own tokenizer."""

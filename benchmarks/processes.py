@@ -118,7 +118,12 @@ def _stop(process: subprocess.Popen[str]) -> None:
     finally:
         process.kill()
         process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with suppress(BrokenPipeError):
-                    pipe.close()
+        _close(process.stdin)
+        _close(process.stdout)
+
+
+def _close(pipe: IO[str] | None) -> None:
+    """Close a pipe, at whose other end there may be nobody to take what it still holds."""
+    if pipe is not None:
+        with suppress(BrokenPipeError):
+            pipe.close()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 HEARTBEAT_TTL_S: Final = 120.0
 """A worker that is frozen while a queue is filled must not be taken for dead."""
+LOG: Final = "worker.log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,8 @@ class Served:
 
 
 @contextmanager
-def serving(table: Mapping[str, str]) -> Iterator[Served]:
-    """Start a server that writes through every second, and a worker with the settings as they come.
+def serving(table: Mapping[str, str | int]) -> Iterator[Served]:
+    """Start a server that writes through every second, and a worker with a queue's settings.
 
     The worker has registered when the block begins: its model is loaded and warmed up. Raises ChildGone if it has not.
     """
@@ -47,10 +48,10 @@ def serving(table: Mapping[str, str]) -> Iterator[Served]:
         connect(server.url) as redis,
     ):
         folder = Path(name)
-        config, log = folder / "worker.toml", folder / "worker.log"
+        config = folder / "worker.toml"
         lines = [f"heartbeat_ttl_s = {HEARTBEAT_TTL_S}", f"[queues.{QUEUE}]"]
         config.write_text("\n".join([*lines, *(f"{key} = {json.dumps(value)}" for key, value in table.items())]))
         command = ["-m", "cordwood_worker", "run", "--config", str(config), "--redis-url", server.url]
-        with running(command, log) as worker:
-            await_ready(worker, log, lambda: look_at_queue(redis, queue_keys(QUEUE)).workers > 0)
+        with running(command, folder / LOG) as worker:
+            await_ready(worker, folder / LOG, lambda: look_at_queue(redis, queue_keys(QUEUE)).workers > 0)
             yield Served(server.url, redis, worker, folder)
