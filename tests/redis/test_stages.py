@@ -161,7 +161,7 @@ def test_a_backend_at_fault_sends_the_job_to_another_attempt_then_to_the_dead_le
     """The input is not at fault, so the job is not failed; its attempts are bounded."""
     (job_id,) = stages.submit("text")
     runner: Any = stages.line.runner
-    runner._backend = Odd(fault_backend(QUEUE)._options)
+    runner._device._backend = Odd(fault_backend(QUEUE)._options)
     stages.work()
     record = stages.record(job_id)
     assert (record.state, record.error_code, record.attempts) == ("delayed", "bad-backend", 1)

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 import pytest
 
 from cordwood.errors import JobDead, JobFailed
+from cordwood.inspection import queue_stats
 from cordwood.result import Result
 from cordwood_worker.exit_codes import ExitCode
 from cordwood_worker.testing import BAD, BROKEN, KILL
 from tests.fleet import QUICK, Fleet
 from tests.outcomes import check_all_done, check_nothing_left, submit
+from tests.waiting import wait_until
 
 SECRET = "xyzzy"
 """A word in every text, which no log may show."""
@@ -25,6 +27,11 @@ def texts_with(marker: str, count: int = 16) -> list[str]:
 def innocent(jobs: Mapping[str, str], marker: str) -> dict[str, str]:
     """The jobs without the marker."""
     return {job_id: text for job_id, text in jobs.items() if marker not in text}
+
+
+def count(fleet: Fleet, name: str) -> int:
+    """One of the queue's statistics."""
+    return queue_stats(fleet.redis, fleet.keys).get(name, 0)
 
 
 def test_c18_a_text_that_raises_fails_alone(fleet: Fleet) -> None:
@@ -90,3 +97,21 @@ def check_found(fleet: Fleet, jobs: Mapping[str, str], culprit: str) -> None:
     assert end.code == "worker-died"
     check_all_done(fleet, {job_id: text for job_id, text in jobs.items() if job_id != culprit})
     check_nothing_left(fleet)
+
+
+def test_c18_batches_that_do_not_fit_the_device_are_split_and_the_worker_learns(fleet: Fleet) -> None:
+    """Part c: what fits alone is done, what does not fails as out of memory, and later batches fit at once."""
+    fleet.configure({**QUICK, "max_batch_rows": 64, "max_wait_ms": 200}, options={"oom_cells": 200, "max_tokens": 512})
+    worker = fleet.start()[0]
+    texts = [f"{SECRET} {number:02}" for number in range(64)] + ["x" * 300]
+    first = submit(fleet, texts)
+    outcomes = fleet.client.wait_many(list(first), timeout_s=40)
+    failed = [outcome for outcome in outcomes if not isinstance(outcome, Result)]
+    assert [(type(outcome), getattr(outcome, "code", "")) for outcome in failed] == [(JobFailed, "out-of-memory")]
+    assert first[getattr(failed[0], "job_id", "")] == "x" * 300
+    halvings = wait_until(lambda: count(fleet, "oom_halvings"), description="the halvings are counted")
+    check_all_done(fleet, submit(fleet, [f"{SECRET} again {number:03}" for number in range(200)]))
+    wait_until(lambda: count(fleet, "rows") >= len(texts) + 200, description="all batches are counted")
+    assert count(fleet, "oom_halvings") <= halvings + 2
+    assert worker.running
+    assert SECRET not in worker.log

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from cordwood_worker.backends import DeviceBroken, OverlappingBackend
 from cordwood_worker.batch import Batch, RowFailure, RowOutput
+from cordwood_worker.collect import padded_cost
 from cordwood_worker.flow import Computed, Flow, Signals
 from cordwood_worker.run import OverlappingRunner
 from cordwood_worker.stage import Staged, Stager
@@ -82,18 +83,29 @@ class Bench:
         self.attempts = Attempts()
         self.signals = Signals()
         self.waiting: list[Batch] = []
+        self.limits = [4096]
         self.staged: Queue[Staged] = Queue()
         self.computed: Queue[Computed] = Queue()
         flow: Any = self
         attempts: Any = self.attempts
         self.hopper = self
         self.outbox = self.computed
+        self.cost = padded_cost
         clock = count()
         typed: Flow = flow
         self.stager = Stager(self.device, typed, self.staged, self.signals)
         self.runner = OverlappingRunner(
             attempts, self.device, typed, self.staged, self.signals, clock=lambda: float(next(clock))
         )
+
+    @property
+    def max_tokens(self) -> int:
+        """The hopper's part."""
+        return self.limits[-1]
+
+    def limit_tokens(self, max_tokens: int) -> None:
+        """The hopper's part."""
+        self.limits.append(max_tokens)
 
     def take(self) -> Batch | None:
         """The hopper's part."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -86,6 +86,17 @@ class Collector:
         """The lengths of all buffered rows together."""
         return self._rows.tokens + sum(rows.tokens for rows in self._suspects.values())
 
+    @property
+    def limits(self) -> BatchLimits:
+        """What a batch may be now."""
+        return self._limits
+
+    def limit_tokens(self, max_tokens: int) -> None:
+        """Have later batches cost no more than this; a row that is over it alone still runs alone."""
+        self._limits = replace(self._limits, max_tokens=max_tokens)
+        for buffer in (self._rows, *self._suspects.values()):
+            buffer.limits = self._limits
+
     def add(self, rows: Iterable[Row]) -> None:
         """Buffer rows, oldest first."""
         for row in rows:
@@ -139,7 +150,7 @@ class _Buffer:
 
     def __init__(self, limits: BatchLimits, cost: Cost) -> None:
         self.tokens = 0
-        self._limits = limits
+        self.limits = limits
         self._cost = cost
         self._added = 0
         self._by_number: OrderedDict[int, Row] = OrderedDict()
@@ -171,7 +182,7 @@ class _Buffer:
 
     def take(self) -> Batch:
         """Remove and return the next batch; there must be a row."""
-        draft = _Draft(self._limits, self._cost)
+        draft = _Draft(self.limits, self._cost)
         if self._take_urgent(draft):
             self._take_neighbours(draft)
         insort(self._newest, draft.newest)
@@ -210,7 +221,7 @@ class _Buffer:
             draft.add(number, self._remove(number))
 
     def _is_overdue(self, number: int) -> bool:
-        return len(self._newest) - bisect_right(self._newest, number) >= self._limits.max_bypass
+        return len(self._newest) - bisect_right(self._newest, number) >= self.limits.max_bypass
 
     def _oldest(self) -> tuple[float, int]:
         """Return the arrival and number of the oldest row, forgetting rows that have left."""

@@ -29,10 +29,13 @@ MAX_MESSAGE_CHARACTERS: Final = 500
 _MAX_RAW_CHARACTERS: Final = 4 * MAX_MESSAGE_CHARACTERS
 
 
-def execute(backend: Backend, batch: Batch, begun: Outputs | None = None) -> list[RowOutcome]:
+def execute(
+    backend: Backend, batch: Batch, begun: Outputs | None = None, note_unfit: Callable[[Batch], None] | None = None
+) -> list[RowOutcome]:
     """Run a batch and return each row's outcome, in the order of the rows.
 
-    `begun` waits for the outputs of a first run of the whole batch that the device was given already.
+    `begun` waits for the outputs of a first run of the whole batch that the device was given already. `note_unfit` is
+    told of each batch that did not fit the device's memory.
 
     A batch that raises or runs out of memory is run again in halves, down to single rows. A single row fails as
     `out-of-memory` at once, with the exception's own type and message once it has raised alone twice, and as
@@ -45,7 +48,7 @@ def execute(backend: Backend, batch: Batch, begun: Outputs | None = None) -> lis
 
     Raises DeviceBroken at once and as it is; nothing may be stored or acknowledged then.
     """
-    return _run(backend, batch.rows, begun) if batch.rows else []
+    return _Execution(backend, note_unfit).run(batch.rows, begun) if batch.rows else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,54 +59,62 @@ class _Fault:
     message: str
 
 
-def _run(backend: Backend, rows: Sequence[Row], begun: Outputs | None = None) -> list[RowOutcome]:
-    answer = _attempt(backend, rows, begun)
-    alone = len(rows) == 1
-    if alone and isinstance(answer, _Fault) and answer.code not in (OUT_OF_MEMORY, BAD_BACKEND):
-        answer = _attempt(backend, rows)
-    if not isinstance(answer, _Fault):
-        return _assign(backend, rows, answer)
-    if alone or answer.code == BAD_BACKEND:
-        transient = answer.code == BAD_BACKEND
-        return [RowFailure(row, answer.code, answer.message, transient) for row in rows]
-    middle = (len(rows) + 1) // 2
-    return _run(backend, rows[:middle]) + _run(backend, rows[middle:])
+class _Execution:
+    """The runs of one batch."""
 
+    def __init__(self, backend: Backend, note_unfit: Callable[[Batch], None] | None) -> None:
+        self._backend = backend
+        self._note_unfit = note_unfit
 
-def _assign(backend: Backend, rows: Sequence[Row], values: NDArray[np.float32]) -> list[RowOutcome]:
-    """Give each row its own line of the outputs; lines that are not finite are computed again alone, then failed.
+    def run(self, rows: Sequence[Row], begun: Outputs | None = None) -> list[RowOutcome]:
+        """Run rows together, and where that fails in halves."""
+        answer = self._attempt(rows, begun)
+        alone = len(rows) == 1
+        if alone and isinstance(answer, _Fault) and answer.code not in (OUT_OF_MEMORY, BAD_BACKEND):
+            answer = self._attempt(rows)
+        if not isinstance(answer, _Fault):
+            return self._assign(rows, answer)
+        if alone or answer.code == BAD_BACKEND:
+            transient = answer.code == BAD_BACKEND
+            return [RowFailure(row, answer.code, answer.message, transient) for row in rows]
+        middle = (len(rows) + 1) // 2
+        return self.run(rows[:middle]) + self.run(rows[middle:])
 
-    Invariant 4 is kept here: this is the one place where outputs meet rows, by position, and `_attempt` has checked
-    that there are exactly as many lines as rows and copied them out of the backend's buffers.
-    """
-    outcomes: list[RowOutcome] = []
-    finite = cast("NDArray[np.bool_]", np.isfinite(values).all(axis=1)).tolist()
-    for row, line, is_finite in zip(rows, values, finite, strict=True):
-        if is_finite:
-            outcomes.append(RowOutput(row, line))
-        elif len(rows) == 1:
-            outcomes.append(RowFailure(row, NON_FINITE, "the model's output has NaN or infinity"))
-        else:
-            outcomes.extend(_run(backend, [row]))
-    return outcomes
+    def _assign(self, rows: Sequence[Row], values: NDArray[np.float32]) -> list[RowOutcome]:
+        """Give each row its own line of the outputs; lines that are not finite are computed again alone, then failed.
 
+        Invariant 4 is kept here: this is the one place where outputs meet rows, by position, and `_attempt` has checked
+        that there are exactly as many lines as rows and copied them out of the backend's buffers.
+        """
+        outcomes: list[RowOutcome] = []
+        finite = cast("NDArray[np.bool_]", np.isfinite(values).all(axis=1)).tolist()
+        for row, line, is_finite in zip(rows, values, finite, strict=True):
+            if is_finite:
+                outcomes.append(RowOutput(row, line))
+            elif len(rows) == 1:
+                outcomes.append(RowFailure(row, NON_FINITE, "the model's output has NaN or infinity"))
+            else:
+                outcomes.extend(self.run([row]))
+        return outcomes
 
-def _attempt(backend: Backend, rows: Sequence[Row], begun: Outputs | None = None) -> NDArray[np.float32] | _Fault:
-    """Run rows once; the outputs are a copy, so that no later run can write over them."""
-    batch = Batch(tuple(rows))
-    try:
-        values: object = backend.run(batch) if begun is None else begun()
-    except DeviceBroken:
-        raise
-    except (DeviceOutOfMemory, MemoryError):
-        what = f"{len(rows)} rows of up to {batch.longest} tokens do not fit the device's memory"
-        return _Fault(OUT_OF_MEMORY, what)
-    except Exception as error:  # noqa: BLE001 - the batch boundary: whatever a model raises is a row's fault
-        return _Fault(type(error).__name__, describe(error))
-    expected = (len(rows), backend.spec.dim)
-    if not isinstance(values, np.ndarray) or values.shape != expected or values.dtype != np.float32:
-        return _Fault(BAD_BACKEND, f"the backend returned {_description(values)}, not float32 of shape {expected}")
-    return np.array(values, dtype=np.float32, order="C")
+    def _attempt(self, rows: Sequence[Row], begun: Outputs | None = None) -> NDArray[np.float32] | _Fault:
+        """Run rows once; the outputs are a copy, so that no later run can write over them."""
+        batch = Batch(tuple(rows))
+        try:
+            values: object = self._backend.run(batch) if begun is None else begun()
+        except DeviceBroken:
+            raise
+        except (DeviceOutOfMemory, MemoryError):
+            if self._note_unfit is not None:
+                self._note_unfit(batch)
+            what = f"{len(rows)} rows of up to {batch.longest} tokens do not fit the device's memory"
+            return _Fault(OUT_OF_MEMORY, what)
+        except Exception as error:  # noqa: BLE001 - the batch boundary: whatever a model raises is a row's fault
+            return _Fault(type(error).__name__, describe(error))
+        expected = (len(rows), self._backend.spec.dim)
+        if not isinstance(values, np.ndarray) or values.shape != expected or values.dtype != np.float32:
+            return _Fault(BAD_BACKEND, f"the backend returned {_description(values)}, not float32 of shape {expected}")
+        return np.array(values, dtype=np.float32, order="C")
 
 
 def _description(values: object) -> str:

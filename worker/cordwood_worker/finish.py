@@ -52,6 +52,7 @@ class Finisher:
             batch = computed.batch
             cells = self._cost(len(batch.rows), batch.longest, batch.real_tokens)
             self._counters.add_batch(batch, cells, computed.compute_s)
+            self._counters.add(computed.counts)
         self._store(self._unstored)
         self._held.remove(attempt.entry for attempt in self._unstored.attempts)
         self._unstored = None

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from cordwood_worker.collect import Cost, padded_cost
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cordwood_worker.assembly import Assembly
     from cordwood_worker.batch import Batch, RowFailure, RowOutput
     from cordwood_worker.entry import Entry
@@ -19,11 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A batch and what its rows came to, in row order. `compute_s` is the device's time for it."""
+    """A batch and what its rows came to, in row order.
+
+    `compute_s` is the device's time for it, `counts` what else is to be counted of it, by its name in the statistics.
+    """
 
     batch: Batch
     rows: list[RowOutput | RowFailure]
     compute_s: float
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,17 @@ class Hopper:
         self._changed = Condition()
         self._closed = False
 
+    @property
+    def max_tokens(self) -> int:
+        """The most that a batch may cost now."""
+        return self._collector.limits.max_tokens
+
+    def limit_tokens(self, max_tokens: int) -> None:
+        """Have later batches cost no more than this."""
+        with self._changed:
+            self._collector.limit_tokens(max_tokens)
+            self._changed.notify_all()
+
     def put(self, rows: Sequence[Row]) -> None:
         """Add rows."""
         with self._changed:

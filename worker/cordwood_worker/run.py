@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from queue import Empty, Full
 from typing import TYPE_CHECKING, Final
 
 from cordwood.errors import CordwoodError
-from cordwood_worker.backends import DeviceBroken
-from cordwood_worker.execute import Outputs, execute
+from cordwood_worker.backends import CountingBackend, DeviceBroken
+from cordwood_worker.budget import LearnedBudget
+from cordwood_worker.execute import Outputs, RowOutcome, execute
 from cordwood_worker.flow import Computed
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ class Runner:
         self, attempts: Attempts, backend: Backend, flow: Flow, signals: Signals, clock: Callable[[], float]
     ) -> None:
         self._marks = Marks(attempts)
-        self._backend = backend
+        self._device = Device(backend, flow)
         self._hopper = flow.hopper
         self._way_out = WayOut(flow, signals)
         self._clock = clock
@@ -48,8 +50,8 @@ class Runner:
             return
         self._marks.write([batch])
         began_s = self._clock()
-        rows = execute(self._backend, batch)
-        self._way_out.pass_on(Computed(batch, rows, self._clock() - began_s))
+        rows, counts = self._device.run(batch)
+        self._way_out.pass_on(Computed(batch, rows, self._clock() - began_s, counts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class OverlappingRunner:
     ) -> None:
         self._marks = Marks(attempts)
         self._backend = backend
+        self._device = Device(backend, flow)
         self._staged = staged
         self._signals = signals
         self._way_out = WayOut(flow, signals)
@@ -112,11 +115,39 @@ class OverlappingRunner:
             return _raising(error)
 
     def _fetch(self, begun: _Begun) -> None:
-        rows = execute(self._backend, begun.batch, begun.outputs)
+        rows, counts = self._device.run(begun.batch, begun.outputs)
         ended_s = self._clock()
         compute_s = ended_s - max(begun.began_s, self._free_s)
         self._free_s = ended_s
-        self._way_out.pass_on(Computed(begun.batch, rows, compute_s))
+        self._way_out.pass_on(Computed(begun.batch, rows, compute_s, counts))
+
+
+class Device:
+    """Runs batches to their ends, has the batch former keep to what fits, and counts what went wrong on the way."""
+
+    def __init__(self, backend: Backend, flow: Flow) -> None:
+        self._backend = backend
+        self._hopper = flow.hopper
+        self._cost = flow.cost
+        self._budget = LearnedBudget(flow.hopper.max_tokens)
+        self._counts: Counter[str] = Counter()
+
+    def run(self, batch: Batch, begun: Outputs | None = None) -> tuple[list[RowOutcome], Mapping[str, int]]:
+        """Return what the rows came to, and what is to be counted beside them."""
+        before = self._budget.limit
+        rows = execute(self._backend, batch, begun, self._note_unfit)
+        self._budget.note_batch()
+        if self._budget.limit != before:
+            log.warning("batches may cost up to %d tokens now, before %d", self._budget.limit, before)
+            self._hopper.limit_tokens(self._budget.limit)
+        if isinstance(self._backend, CountingBackend):
+            self._counts.update(self._backend.take_counts())
+        counts, self._counts = self._counts, Counter()
+        return rows, counts
+
+    def _note_unfit(self, batch: Batch) -> None:
+        self._counts["oom_halvings"] += 1
+        self._budget.note_failure(self._cost(len(batch.rows), batch.longest, batch.real_tokens))
 
 
 class Marks:

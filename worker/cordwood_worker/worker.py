@@ -77,6 +77,7 @@ class Worker:
             "precision": spec.precision,
             "backend": spec.backend,
             "held": len(self._flow.held),
+            "max_batch_tokens": self._flow.hopper.max_tokens,
         }
 
     def run(self, *, burst: bool = False) -> ExitCode:

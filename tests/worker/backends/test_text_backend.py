@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from cordwood.settings import BatchBudget
 from cordwood_worker.backends import DeviceOutOfMemory
-from cordwood_worker.backends.text_backend import Recomputations, TextBackend
+from cordwood_worker.backends.text_backend import TextBackend
 from cordwood_worker.batch import Tokens
 from tests.models import build_bert, queue_settings
 from tests.worker.backends.running import embed
@@ -172,12 +173,13 @@ def test_rows_that_are_not_finite_in_half_precision_are_computed_again_in_fp32(b
         spec=replace(backend.spec, precision="bf16"),
         engine=replace(backend.engine, modules=(*backend.engine.modules, spoil)),
         load_exact=load_exact,
-        recomputations=Recomputations(),
+        counts=Counter(),
     )
     for _ in range(2):
         assert np.abs(embed(half, texts) - expected).max() <= TOLERANCE
     assert len(loads) == 1
-    assert half.recomputations == Recomputations(non_finite=4, saved=4)
+    assert half.take_counts() == {"non_finite_rows": 4, "non_finite_saved": 4}
+    assert half.take_counts() == {}
 
 
 @pytest.mark.parametrize("layout", ["packed", "padded"])

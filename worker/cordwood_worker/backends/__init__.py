@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from cordwood_worker.backends.loading import load_backend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Backend",
+    "CountingBackend",
     "DeviceBroken",
     "DeviceOutOfMemory",
     "OverlappingBackend",
@@ -119,6 +120,15 @@ class OverlappingBackend(Backend, Protocol):
 
     def begin(self, batch: Batch, staged: Any) -> Callable[[], NDArray[np.float32]]:
         """Have the device begin a staged batch, and return what waits for its outputs; both raise as `run` does."""
+        ...
+
+
+@runtime_checkable
+class CountingBackend(Protocol):
+    """A backend that has something to count, such as rows that it computed twice."""
+
+    def take_counts(self) -> Mapping[str, int]:
+        """Return what happened since the last call, by its name in the queue's statistics; called as `run` is."""
         ...
 
 

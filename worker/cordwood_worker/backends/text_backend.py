@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +23,7 @@ from cordwood_worker.backends.sentence_model import load_sentence_model
 from cordwood_worker.backends.tokeniser import Tokeniser
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Self
 
     from numpy.typing import NDArray
@@ -45,14 +46,6 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Recomputations:
-    """How many rows an engine in half precision gave back as NaN or infinity, and how many of them fp32 saved."""
-
-    non_finite: int = 0
-    saved: int = 0
-
-
-@dataclass(slots=True)
 class TextBackend:
     """Serves embed: each row comes out as `SentenceTransformer.encode` gives it for that text alone.
 
@@ -65,7 +58,7 @@ class TextBackend:
     tokeniser: Tokeniser
     engine: Engine
     load_exact: Callable[[], Engine]
-    recomputations: Recomputations = field(default_factory=Recomputations)
+    counts: Counter[str] = field(default_factory=Counter)
     _exact: Engine | None = None
 
     @classmethod
@@ -141,6 +134,11 @@ class TextBackend:
         """Return one vector a row, shape (rows, dim), fp32 on the CPU, in memory of its own."""
         return self.begin(batch, self.stage(batch))()
 
+    def take_counts(self) -> Mapping[str, int]:
+        """Return `non_finite_rows`, computed again since the last call, and `non_finite_saved` of them."""
+        counts, self.counts = self.counts, Counter()
+        return counts
+
     def warm_up(self, budget: BatchBudget) -> WarmUp:
         """Run batches of growing size within the budget, and find the size from which on more is not faster.
 
@@ -180,8 +178,8 @@ class TextBackend:
             self._exact = self.load_exact()
         wrong = np.flatnonzero(~finite)
         values[wrong] = self._exact.run([batch.rows[index].tokens for index in wrong.tolist()])
-        self.recomputations.non_finite += len(wrong)
-        self.recomputations.saved += int(np.isfinite(values[wrong]).all(axis=1).sum())
+        self.counts["non_finite_rows"] += len(wrong)
+        self.counts["non_finite_saved"] += int(np.isfinite(values[wrong]).all(axis=1).sum())
         return values
 
 

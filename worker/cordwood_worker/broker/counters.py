@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from cordwood.errors import CordwoodError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cordwood_worker.batch import Batch
     from cordwood_worker.broker.connection import QueueConnection
 
@@ -15,7 +17,12 @@ log = logging.getLogger(__name__)
 
 
 class Counters:
-    """The statistics that a worker adds to: batches, rows, tokens, padded_tokens and compute_us, in `stats`."""
+    """The statistics that a worker adds to, in `stats`.
+
+    For each batch batches, rows, tokens, padded_tokens and compute_us; where it happens oom_halvings, the runs that did
+    not fit the device's memory; and non_finite_rows and non_finite_saved, the rows that half precision could not
+    compute and those of them that fp32 could.
+    """
 
     def __init__(self, queue: QueueConnection) -> None:
         self._queue = queue
@@ -30,6 +37,10 @@ class Counters:
             "padded_tokens": cells,
             "compute_us": round(compute_s * 1e6),
         }
+        self.add(amounts)
+
+    def add(self, amounts: Mapping[str, int]) -> None:
+        """Count more of these names."""
         for name, amount in amounts.items():
             self._unsent[name] = self._unsent.get(name, 0) + amount
 
