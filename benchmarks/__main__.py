@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from benchmarks.bytecode import keep_bytecode
+from benchmarks.figures import FIGURES
 
 if TYPE_CHECKING:
     from types import FrameType
 
-NAMES: Final = ("engine", "fleet", "latency", "queue", "memory")
+NAMES: Final = tuple(FIGURES)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
