@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from cordwood.errors import CodecError
 from cordwood.job import JobLimits, Payload, decode_payload
 from cordwood.result import SPEC_MISMATCH
+from cordwood_worker.backends import DeviceBroken
 from cordwood_worker.batch import Row, Tokens
 from cordwood_worker.broker.attempts import Attempts, Fault
 from cordwood_worker.entry import Attempt, Entry
@@ -152,6 +153,8 @@ class Preparer:
             return
         try:
             tokens = self._backend.tokenise(inputs)
+        except DeviceBroken:
+            raise
         except Exception as error:  # noqa: BLE001 - one input's fault, found by trying each job alone
             if len(jobs) > 1:
                 for job in jobs:

@@ -59,3 +59,12 @@ def test_a_device_that_is_not_there_is_an_error_that_names_it(device: str) -> No
     """At the start, not at the first batch."""
     with pytest.raises(SettingsError, match=device):
         choose_placement(queue_settings(model="m", device=device))
+
+
+def test_c20_a_process_forked_after_cuda_was_used_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With torch's own flag: it could never use the GPU, and says so before it reads a job."""
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
+    with pytest.raises(SettingsError, match="forked from one that had used CUDA"):
+        choose_placement(queue_settings(model="m", device="cpu"))

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from cordwood.settings import BatchBudget
-from cordwood_worker.backends import DeviceOutOfMemory
+from cordwood_worker.backends import DeviceBroken, DeviceOutOfMemory
 from cordwood_worker.backends.text_backend import TextBackend
 from cordwood_worker.batch import Tokens
 from tests.models import build_bert, queue_settings
-from tests.worker.backends.running import embed
+from tests.worker.backends.running import embed, make_batch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -195,3 +195,12 @@ def test_every_pooling_gives_the_librarys_vectors(tmp_path: Path, pooling: str, 
     assert small.spec.max_tokens == 128
     expected = SentenceTransformer(str(folder), device="cpu").encode(texts)
     assert np.abs(embed(small, texts) - expected).max() <= TOLERANCE
+
+
+def test_c20_a_forked_copy_of_a_backend_is_broken(backend: TextBackend) -> None:
+    """It ends its process, and acknowledges nothing: tokenizer and torch would hang in it."""
+    copy = replace(backend, loaded_in=backend.loaded_in - 1)
+    with pytest.raises(DeviceBroken, match="is a fork of"):
+        copy.tokenise(["text"])
+    with pytest.raises(DeviceBroken, match="is a fork of"):
+        copy.run(make_batch(backend, ["text"]))

@@ -30,6 +30,7 @@ _BROKEN_TEXTS: Final = (
     "cusolver_status_",
     "cudnn_status_",
     "gpu is lost",
+    "cannot re-initialize cuda",  # torch in a process that was forked after CUDA was used
 )
 
 

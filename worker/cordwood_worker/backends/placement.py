@@ -39,7 +39,8 @@ def choose_placement(queue: QueueSettings) -> Placement:
 
     Device `auto` is the first GPU, else the CPU. Precision `auto` is bf16 where the hardware multiplies it natively
     (CUDA 8.0 and later, CPUs with AMX or AVX512-BF16), else fp32. bf16 and fp16 that the device does not have become
-    fp32, with one warning. Raises SettingsError for a device that is not there.
+    fp32, with one warning. Raises SettingsError for a device that is not there, and in
+    a process that was forked from one that had used CUDA.
     """
     device = _choose_device(queue.device)
     if queue.precision == "fp32":
@@ -55,6 +56,8 @@ def choose_placement(queue: QueueSettings) -> Placement:
 def _choose_device(name: str) -> str:
     import torch
 
+    if getattr(torch.cuda, "_is_in_bad_fork", bool)():
+        raise SettingsError("this process was forked from one that had used CUDA: start workers by spawn or exec")
     if name == "auto":
         return "cuda:0" if torch.cuda.is_available() else "cpu"
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from cordwood_worker.backends import Spec, WarmUp
+from cordwood_worker.backends import DeviceBroken, Spec, WarmUp
 from cordwood_worker.backends.check_rows import check_rows, typical_batch
 from cordwood_worker.backends.faults import device_fault
 from cordwood_worker.backends.fingerprint import fingerprint
@@ -51,7 +52,8 @@ class TextBackend:
 
     In fp32 the difference is at most 1e-5, in bf16 and fp16 the cosine is at least 0.9995 and 0.9999, checked at load.
     Blank texts are encoded like any other. Rows that come out as NaN or infinity in half precision are computed again
-    in fp32, by a model that `load_exact` loads when that first happens.
+    in fp32, by a model that `load_exact` loads when that first happens. It works in the process that loaded it alone
+    (`loaded_in`): the threads of tokenizers and torch do not survive a fork, and a copy would hang.
     """
 
     spec: Spec
@@ -59,11 +61,14 @@ class TextBackend:
     engine: Engine
     load_exact: Callable[[], Engine]
     counts: Counter[str] = field(default_factory=Counter)
+    loaded_in: int = field(default_factory=os.getpid)
     _exact: Engine | None = None
 
     @classmethod
     def load(cls, queue: QueueSettings) -> Self:
         """Find the model of a queue and load it the way that runs best here; SettingsError if that cannot be."""
+        # Unless told otherwise the tokenizer keeps to its own thread: its pool would fight torch's for the cores.
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         placement = choose_placement(queue)
         folder = find_model_folder(queue.model, queue.revision)
         pool = BufferPool(pinned=placement.device.startswith("cuda"))
@@ -107,6 +112,7 @@ class TextBackend:
 
     def tokenise(self, inputs: Sequence[Input]) -> list[Tokens]:
         """Turn texts into tokens, cut where the library cuts them; ValueError for a pair."""
+        self._check_process()
         return self.tokeniser.tokenise(inputs)
 
     @property
@@ -116,6 +122,7 @@ class TextBackend:
 
     def stage(self, batch: Batch) -> Staged:
         """Lay out a batch on the device while another one runs; `begin` takes it, or else it must be released."""
+        self._check_process()
         with _told_faults():
             return self.engine.feed.stage([row.tokens for row in batch.rows])
 
@@ -159,6 +166,10 @@ class TextBackend:
         _log.info("model %s: batches of %d tokens are best (us a token by size: %s)", self.spec.model, chosen, shown)
         self._reserve(budget.max_rows, max(chosen, self.spec.max_tokens))
         return WarmUp(best_tokens=chosen, tokens_per_s=1 / best)
+
+    def _check_process(self) -> None:
+        if os.getpid() != self.loaded_in:
+            raise DeviceBroken(f"process {os.getpid()} is a fork of {self.loaded_in}, which loaded the model: spawn it")
 
     def _reserve(self, rows: int, tokens: int) -> None:
         self.pool.clear()
