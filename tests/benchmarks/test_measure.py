@@ -62,7 +62,8 @@ def test_rates_are_of_the_median_round() -> None:
     candidate = Candidate(seconds=lambda: 0.0, texts=10, tokens=100)
     timing = rates({"a": candidate}, {"a": [0.01, 0.02, 0.09]})["a"]
     assert timing.seconds.median == pytest.approx(2.0)
-    assert (timing.texts_per_s, timing.tokens_per_s) == (pytest.approx(5.0), pytest.approx(50.0))
+    assert timing.texts_per_s == pytest.approx(5.0)
+    assert timing.tokens_per_s == pytest.approx(50.0)
 
 
 def test_a_report_is_one_json_object_with_what_the_issue_names() -> None:
