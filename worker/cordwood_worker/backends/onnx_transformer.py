@@ -103,7 +103,8 @@ def _export(model: SentenceModel, folder: Path, threads: int) -> None:
 def _import_onnxruntime() -> Any:
     """Import the runtime and look for the exporter; SettingsError names the extra.
 
-    From 1.24 on the runtime reports to its maker from the moment of its import, unless this variable is set.
+    Version 1.32 writes a device ID and a log of events for its maker as soon as it is imported, unless this variable is
+    set.
     """
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:

@@ -104,7 +104,7 @@ def _import_openvino() -> Any:
 
     A None in `sys.modules` makes the import of that package fail, and OpenVINO then does without it.
     """
-    modules: dict[str, Any] = sys.modules  # type: ignore[assignment]
+    modules: dict[str, Any] = sys.modules
     modules.setdefault("openvino_telemetry", None)
     try:
         import openvino
