@@ -35,9 +35,7 @@ def build_family(family: str, *, pads_left: bool = False) -> SentenceModel:
     return wrap(transformer, pad_id=PAD_IDS.get(family, 0), pads_left=pads_left, takes_type_ids=family == "bert")
 
 
-def wrap(
-    transformer: Any, *, pad_id: int = 0, pads_left: bool = False, takes_type_ids: bool = False
-) -> SentenceModel:
+def wrap(transformer: Any, *, pad_id: int = 0, pads_left: bool = False, takes_type_ids: bool = False) -> SentenceModel:
     """Return a transformer as the first module of a model that has no other."""
     return SentenceModel(
         modules=(SimpleNamespace(auto_model=transformer.eval()),),
