@@ -53,9 +53,10 @@ class OwnEngine:
     def __init__(self, table: Mapping[str, str | int]) -> None:
         queue = QueueSettings.model_validate(table)
         budget = Settings(queues={QUEUE: queue}).batch_limits(QUEUE)
-        self.backend: Any = load_backend(queue)
-        best_tokens = getattr(self.backend.warm_up(budget), "best_tokens", 0)
-        self.packed = bool(getattr(self.backend.spec, "packed", False))
+        backend = load_backend(queue)
+        best_tokens = backend.warm_up(budget).best_tokens
+        self.backend: Any = backend  # what is beyond the protocol depends on the backend
+        self.packed = backend.spec.packed
         self.limits = BatchLimits(
             max_tokens=min(budget.max_tokens, best_tokens or budget.max_tokens),
             max_rows=budget.max_rows,

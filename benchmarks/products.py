@@ -19,7 +19,8 @@ PAIRS: Final = 20
 def gemm_share(engine: OwnEngine, batch: Batch) -> float | None:
     """Return the time of the products divided by that of the forward, the median of 20 pairs in turn.
 
-    The products are those of the same layers on as many tokens (cells, where the backend pads) in the same dtype.
+    The products are those of the same layers on as many tokens (cells, where the backend pads) in the same dtype, with
+    the bias and without the activation that a layer may have fused.
     None for a backend that does not show its linear layers.
     """
     backend = engine.backend
@@ -43,10 +44,12 @@ def _products(linears: Any, tokens: int, dtype: Any, engine: OwnEngine) -> Calla
         for width in {linear.in_features for linear in linears}
     }
 
+    products = [(getattr(linear, "product", linear), linear.in_features) for linear in linears]
+
     def multiply() -> None:
         with torch.inference_mode():
-            for linear in linears:
-                linear(values[linear.in_features])
+            for product, width in products:
+                product(values[width])
         if on_cuda:
             torch.cuda.synchronize()
 

@@ -40,6 +40,7 @@ def test_a_packed_layer_gives_the_layers_products() -> None:
         assert (PackedLinear(linear)(values) - plain).abs().max() <= 1e-5
         gelu = PackedLinear(linear, "gelu", "none")(values)
         assert (gelu - torch.nn.functional.gelu(plain)).abs().max() <= 1e-5
+        assert (PackedLinear(linear, "gelu", "none").product(values) - plain).abs().max() <= 1e-5
         assert (PackedLinear(linear).plus(values, other) - plain - other).abs().max() <= 1e-5
 
 

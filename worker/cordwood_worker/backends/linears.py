@@ -39,6 +39,10 @@ class PackedLinear:
         """Multiply, add the bias, and apply the activation."""
         return self._operator(values, self._weight, self._bias, self._activation, [], self._algorithm)
 
+    def product(self, values: Any) -> Any:
+        """Multiply and add the bias, whatever a call fuses with that."""
+        return self._operator(values, self._weight, self._bias, "none", [], "none")
+
     def plus(self, values: Any, other: Any) -> Any:
         """Multiply, and add the bias and another tensor of the output's shape."""
         return self._operator.binary(values, other, self._weight, self._bias, "add")
