@@ -138,7 +138,7 @@ class Fleet:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_environment(),
+                env=worker_environment(),
                 cwd=self.folder,
             )
         worker = WorkerProcess(process, log_file)
@@ -241,7 +241,7 @@ def running_fleet(client: Client, url: str, folder: Path, node: pytest.Item) -> 
     assert not crashed, f"a worker met an error that nobody expects:\n{crashed[0]}"
 
 
-def _environment() -> dict[str, str]:
+def worker_environment() -> dict[str, str]:
     """What a worker inherits: nothing of Cordwood's own, and this checkout before an installed package."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("CORDWOOD_")}
     roots: Iterable[Path] = (ROOT / "producer", ROOT / "worker", ROOT)

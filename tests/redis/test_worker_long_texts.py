@@ -1,4 +1,4 @@
-"""Case C03: texts far over the limit, and over the budget of a batch."""
+"""Cases C03 and C20: texts far over the limit, and over the budget of a batch; threads of the tokenizer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from cordwood.result import Result
 from tests.fleet import PATIENT, QUICK, Fleet
 from tests.outcomes import check_all_done, submit
+from tests.process_usage import cpu_share
 
 pytestmark = pytest.mark.redis
 
@@ -14,10 +15,11 @@ pytestmark = pytest.mark.redis
 def test_c03_a_text_over_the_batch_budget_runs_alone(fleet: Fleet) -> None:
     """Part b: 200 tokens with a budget of 64, among short ones, within 5 s; nothing goes round for ever."""
     fleet.configure({**QUICK, "max_batch_tokens": 64})
-    fleet.start()
+    worker = fleet.start()[0]
     check_all_done(fleet, submit(fleet, ["a", "x" * 200, "b", "c" * 63]), timeout_s=5.0)
     assert not fleet.pending()
     assert not fleet.lengths()
+    assert cpu_share(worker.pid, 2.0) < 0.2
 
 
 @pytest.mark.timeout(120)

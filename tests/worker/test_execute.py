@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import gc
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -19,6 +21,14 @@ from tests.worker.rows import text_row
 brisk = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 DIM = 3
 Behaviour = Callable[[Batch], Any]
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Only references that are given up free memory."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def text_of(row: Row) -> str:
@@ -301,6 +311,35 @@ def test_a_failures_message_is_one_short_printable_line(error: Exception, messag
     failure = outcomes[0]
     assert isinstance(failure, RowFailure)
     assert (failure.code, failure.message, failure.transient) == (type(error).__name__, message, False)
+
+
+class Memory:
+    """Stands for what a run has allocated on the device."""
+
+
+def test_the_memory_of_a_run_that_failed_is_free_before_the_next(no_collector: None) -> None:
+    """Also where the exception is raised from another, which makes cycles that nobody collects in time."""
+    del no_collector
+    allocated: list[weakref.ref[Memory]] = []
+    in_use: list[int] = []
+
+    def compute(batch: Batch) -> NDArray[np.float32]:
+        memory = Memory()
+        allocated.append(weakref.ref(memory))
+        if len(batch.rows) > 1:
+            raise RuntimeError("CUDA error: out of memory")
+        return right_outputs(batch)
+
+    def behaviour(batch: Batch) -> NDArray[np.float32]:
+        in_use.append(sum(memory() is not None for memory in allocated))
+        try:
+            return compute(batch)
+        except RuntimeError as error:
+            fault = DeviceOutOfMemory("no room")
+            raise fault from error
+
+    run_texts(behaviour, ["a", "b", "c", "d"])
+    assert in_use == [0] * 7
 
 
 def test_an_interrupt_is_not_a_rows_fault() -> None:

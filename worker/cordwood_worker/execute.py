@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
@@ -53,7 +54,7 @@ def execute(
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """Why a run gave no outputs; the exception itself, which holds on to the device's memory, is let go."""
+    """Why a run gave no outputs."""
 
     code: str
     message: str
@@ -104,12 +105,14 @@ class _Execution:
             values: object = self._backend.run(batch) if begun is None else begun()
         except DeviceBroken:
             raise
-        except (DeviceOutOfMemory, MemoryError):
+        except (DeviceOutOfMemory, MemoryError) as error:
+            let_go(error)
             if self._note_unfit is not None:
                 self._note_unfit(batch)
             what = f"{len(rows)} rows of up to {batch.longest} tokens do not fit the device's memory"
             return _Fault(OUT_OF_MEMORY, what)
         except Exception as error:  # noqa: BLE001 - the batch boundary: whatever a model raises is a row's fault
+            let_go(error)
             return _Fault(type(error).__name__, describe(error))
         expected = (len(rows), self._backend.spec.dim)
         if not isinstance(values, np.ndarray) or values.shape != expected or values.dtype != np.float32:
@@ -121,6 +124,23 @@ def _description(values: object) -> str:
     if isinstance(values, np.ndarray):
         return f"{values.dtype} of shape {values.shape}"
     return f"a {type(values).__name__}"
+
+
+def let_go(error: BaseException) -> None:
+    """Clear the variables of the calls that an exception, its causes and its contexts came through.
+
+    Among them are the tensors of the run that failed. An exception that is raised from another is in a cycle with
+    its own calls, so they would keep the device's memory until the cycles are collected, while the halves run.
+    """
+    known: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        one = pending.pop()
+        if one is None or id(one) in known:
+            continue
+        known.add(id(one))
+        traceback.clear_frames(one.__traceback__)
+        pending += [one.__cause__, one.__context__]
 
 
 def describe(error: Exception) -> str:

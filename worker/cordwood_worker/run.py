@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from cordwood.errors import CordwoodError
 from cordwood_worker.backends import CountingBackend, DeviceBroken
 from cordwood_worker.budget import LearnedBudget
-from cordwood_worker.execute import Outputs, RowOutcome, execute
+from cordwood_worker.execute import Outputs, RowOutcome, execute, let_go
 from cordwood_worker.flow import Computed
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ class OverlappingRunner:
         except DeviceBroken:
             raise
         except Exception as error:  # noqa: BLE001 - the batch boundary: `execute` finds the row at fault
+            let_go(error)
             return _raising(error)
 
     def _fetch(self, begun: _Begun) -> None:

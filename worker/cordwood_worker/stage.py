@@ -7,6 +7,7 @@ from queue import Full, Queue
 from typing import TYPE_CHECKING, Final
 
 from cordwood_worker.backends import DeviceBroken
+from cordwood_worker.execute import let_go
 
 if TYPE_CHECKING:
     from cordwood_worker.backends import OverlappingBackend, Staging
@@ -53,6 +54,7 @@ class Stager:
         except DeviceBroken:
             raise
         except Exception as error:  # noqa: BLE001 - the batch boundary: whoever runs it finds the row at fault
+            let_go(error)
             return error
 
 

@@ -35,8 +35,8 @@ def test_max_seq_length_of_the_folder_is_honoured(tmp_path: Path) -> None:
     assert load_sentence_model("m", folder, CPU).max_tokens == 24
 
 
-def test_a_tokenizer_without_a_limit_is_bound_by_the_positions(tmp_path: Path) -> None:
-    """5,000 words give the vector of the text cut there, not an index error."""
+def test_c03_a_tokenizer_without_a_limit_is_bound_by_the_positions(tmp_path: Path) -> None:
+    """Part c: 5,000 words give the vector of the text cut there, not an index error."""
     from cordwood_worker.backends.text_backend import TextBackend
 
     folder = build_bert(tmp_path, max_position_embeddings=64)
