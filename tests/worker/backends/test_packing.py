@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood_worker.backends.packing import Packing, most_cells
+from cordwood_worker.backends.packing import Packing, filled, filled_sizes, most_cells
 
 LENGTHS = st.lists(st.integers(min_value=1, max_value=70), min_size=1, max_size=40)
 
@@ -63,3 +63,18 @@ def test_cells_hold_a_rows_heads_one_by_one_and_its_own_tokens_only(lengths: lis
         heads = (lines[rows == number] % 2).reshape(group.rows, 2, group.width)
         assert (heads == np.array([0, 1])[None, :, None]).all()
         first += group.rows
+
+
+@given(st.integers(min_value=1, max_value=100_000))
+def test_batches_are_filled_to_few_sizes_and_by_little(tokens: int) -> None:
+    """By less than 128 tokens up to 2,048, by at most an eighth above; and a filled batch is full."""
+    size = filled(tokens)
+    assert tokens <= size < tokens + max(128, tokens / 8 + 1)
+    assert tokens > 128 or size < tokens + 32
+    assert filled(size) == size
+
+
+def test_all_sizes_of_filled_batches_are_known() -> None:
+    """So they can be compiled in advance."""
+    assert filled_sizes(4096) == sorted({filled(tokens) for tokens in range(1, 4097)})
+    assert len(filled_sizes(4096)) < 32

@@ -63,6 +63,13 @@ def typical_batch(rows: Sequence[Tokens], tokens: int, most_rows: int) -> list[T
     return batch
 
 
+def batch_of(rows: Sequence[Tokens], tokens: int) -> list[Tokens]:
+    """Return a batch of just so many tokens: rows of `TYPICAL_LENGTH`, and what is left."""
+    longest = max(rows, key=lambda row: len(row.ids)).ids[:TYPICAL_LENGTH]
+    full, rest = divmod(tokens, len(longest))
+    return [Tokens(ids=longest)] * full + ([Tokens(ids=longest[:rest])] if rest else [])
+
+
 def largest_difference(values: NDArray[np.float32], expected: NDArray[np.float32]) -> float:
     """Return the largest absolute difference, as a share of the largest expected number; infinity if none is finite."""
     if values.shape != expected.shape or not np.isfinite(values).all():

@@ -40,8 +40,9 @@ class Running:
         try:
             if self._copied is not None:
                 self._copied.synchronize()
-            output = np.empty(self._lease.array.shape, dtype=np.float32)
-            output[slice(None) if self._staged.order is None else self._staged.order] = self._lease.array
+            lines = self._lease.array[: self._staged.rows]
+            output = np.empty(lines.shape, dtype=np.float32)
+            output[slice(None) if self._staged.order is None else self._staged.order] = lines
             return output
         finally:
             self._lease.release()

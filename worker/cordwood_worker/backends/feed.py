@@ -13,7 +13,7 @@ from cordwood_worker.backends.attention import (
     GroupedAttention,
     VariableLengthAttention,
 )
-from cordwood_worker.backends.packing import MAX_SCORES, Packing, most_cells
+from cordwood_worker.backends.packing import MAX_SCORES, Packing, filled, most_cells
 from cordwood_worker.backends.streams import CopyStream
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ torch's softmax on the CPU takes three times as long for bf16 rows of 44 numbers
 class Staged:
     """A batch on the device: the features that the model's modules take, and the leases that they live in.
 
-    `order` is where each line of the output belongs, None if in place. `ready` is a CUDA event after the copies.
+    The first `rows` lines of the output count, and `order` is where each belongs, None if in place. `ready` is a CUDA
+    event after the copies.
     """
 
     features: dict[str, Any]
@@ -139,21 +140,21 @@ class PackedFeed:
         self._by_variable_length = device.startswith("cuda") and precision != "fp32"
 
     def stage(self, tokens: Sequence[Tokens]) -> Staged:
-        """Lay out rows, sorted by length, as one row of `input_ids` with `position_ids`, and `packing` beside them."""
+        """Lay out rows, sorted by length, as one row of `input_ids` with `position_ids`, and `packing` beside them.
+
+        On a CPU tokens that belong to no row fill it up; they come out as one line more than there are rows.
+        """
         packing = Packing.of([len(item.ids) for item in tokens])
-        staged = Staged(_features(self._layout), len(tokens), packing.tokens, packing.order)
-        rows = [tokens[index] for index in packing.order.tolist()]
+        real, total = packing.tokens, filled(packing.tokens) if self._on_cpu else packing.tokens
+        bounds = packing.bounds if total == real else np.append(packing.bounds, np.int32(total))
+        staged = Staged(_features(self._layout), len(tokens), real, packing.order)
         with _released_on_error(staged):
-            arrays = _lease(self._pool, staged, self._names(), (1, packing.tokens))
-            np.concatenate([np.asarray(item.ids) for item in rows], out=arrays["input_ids"][0])
-            np.add(packing.positions, self._layout.position_offset, out=arrays["position_ids"][0])
-            arrays["seq_idx"][0] = packing.segments
-            if "token_type_ids" in arrays:
-                arrays["token_type_ids"][0] = _type_ids(rows, packing.tokens)
+            arrays = _lease(self._pool, staged, self._names(), (1, total))
+            self._fill_in(arrays, packing, [tokens[index] for index in packing.order.tolist()])
             with self._copies.current():
                 # The name by which sentence-transformers' pooling knows rows that lie end to end.
-                staged.features["cu_seq_lens_q"] = self._put(packing.bounds.astype(np.int64))
-                staged.features["packing"] = self._attention(packing, staged)
+                staged.features["cu_seq_lens_q"] = self._put(bounds.astype(np.int64))
+                staged.features["packing"] = self._attention(packing, total - real, staged)
             _move(staged, self._device, self._copies)
         return staged
 
@@ -161,7 +162,7 @@ class PackedFeed:
         """Two batches of each array, and one of what attention works in."""
         import torch
 
-        _reserve(self._pool, [(tokens,)] * (2 * len(self._names())))
+        _reserve(self._pool, [(filled(tokens),)] * (2 * len(self._names())))
         if self._on_cpu:
             numbers = most_cells(tokens, rows, self._step) * self._layout.hidden
             longest = min(self._layout.max_tokens + self._step, LONGEST_BY_PRODUCTS[self._precision])
@@ -172,7 +173,19 @@ class PackedFeed:
         types = ["token_type_ids"] if self._layout.takes_type_ids else []
         return ("input_ids", "position_ids", "seq_idx", *types)
 
-    def _attention(self, packing: Packing, staged: Staged) -> GroupedAttention | VariableLengthAttention:
+    def _fill_in(self, arrays: dict[str, NDArray[Any]], packing: Packing, rows: Sequence[Tokens]) -> None:
+        """Write the rows, and behind them padding of a row of its own."""
+        real, layout = packing.tokens, self._layout
+        behind = {"input_ids": layout.pad_id, "position_ids": layout.position_offset, "seq_idx": len(rows)}
+        for name, array in arrays.items():
+            array[0, real:] = behind.get(name, 0)
+        np.concatenate([np.asarray(item.ids) for item in rows], out=arrays["input_ids"][0, :real])
+        np.add(packing.positions, layout.position_offset, out=arrays["position_ids"][0, :real])
+        arrays["seq_idx"][0, :real] = packing.segments
+        if "token_type_ids" in arrays:
+            arrays["token_type_ids"][0, :real] = _type_ids(rows, real)
+
+    def _attention(self, packing: Packing, fill: int, staged: Staged) -> GroupedAttention | VariableLengthAttention:
         import torch
 
         if self._by_variable_length:
@@ -185,7 +198,7 @@ class PackedFeed:
                 None if group.is_even else self._put(_mask(group.lengths, group.width), dtype) for group in groups
             ),
             gather=self._put(packing.gather_index(groups, heads)),
-            scatter=self._put(packing.scatter_index(groups, heads)),
+            scatter=self._put(np.append(packing.scatter_index(groups, heads), np.zeros(fill * heads, dtype=np.int64))),
             by_products_to=LONGEST_BY_PRODUCTS[self._precision] if self._on_cpu else 0,
             workspace=self._workspace(groups, staged, dtype) if self._on_cpu else (),
         )

@@ -19,6 +19,14 @@ bf16 at 64 tokens a row: 0.99 ms for 2,800 tokens at this number, 1.38 ms at thr
 """
 
 
+FILL_STEPS: Final = ((128, 32), (512, 64), (2048, 128))
+"""Up to so many tokens a packed batch is filled to a multiple of so many; above, to an eighth of the power of two.
+
+oneDNN keeps compiled products for every number of tokens, 1 to 2 MB for each layer's shape, and takes 0.3 ms to make
+one: without filling a worker would grow by a gigabyte. A batch at its budget is filled by nothing or little.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """Neighbouring rows whose attention is computed together, in cells of `width` tokens a row.
@@ -111,6 +119,20 @@ class Packing:
         lines = (first * heads + self.positions)[:, None] + np.arange(heads) * width[:, None]
         flat: NDArray[np.int64] = lines.ravel()
         return flat
+
+
+def filled(tokens: int) -> int:
+    """Return how many tokens a packed batch has after it was filled."""
+    step = next((step for most, step in FILL_STEPS if tokens <= most), 1 << max(0, (tokens - 1).bit_length() - 4))
+    return -(-tokens // step) * step
+
+
+def filled_sizes(most: int) -> list[int]:
+    """Return all sizes that filled batches of at most so many tokens can have, in order."""
+    sizes = [filled(1)]
+    while sizes[-1] < most:
+        sizes.append(filled(sizes[-1] + 1))
+    return sizes
 
 
 def most_cells(tokens: int, rows: int, step: int) -> int:

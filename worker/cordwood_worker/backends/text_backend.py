@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from cordwood_worker.backends import DeviceBroken, Spec, WarmUp
-from cordwood_worker.backends.check_rows import check_rows, typical_batch
+from cordwood_worker.backends.check_rows import batch_of, check_rows, typical_batch
 from cordwood_worker.backends.faults import device_fault
 from cordwood_worker.backends.fingerprint import fingerprint
 from cordwood_worker.backends.model_folder import find_model_folder
+from cordwood_worker.backends.packing import filled_sizes
 from cordwood_worker.backends.placement import choose_placement
 from cordwood_worker.backends.pool import BufferPool
 from cordwood_worker.backends.selection import Source, choose_engine, plain_engine, seconds_of
@@ -165,16 +166,22 @@ class TextBackend:
         shown = ", ".join(f"{tokens}: {1e6 * each:.1f}" for tokens, each in seconds.items())
         _log.info("model %s: batches of %d tokens are best (us a token by size: %s)", self.spec.model, chosen, shown)
         self._reserve(budget.max_rows, max(chosen, self.spec.max_tokens))
+        self._compile(rows, max(chosen, self.spec.max_tokens))
         return WarmUp(best_tokens=chosen, tokens_per_s=1 / best)
 
     def _check_process(self) -> None:
         if os.getpid() != self.loaded_in:
             raise DeviceBroken(f"process {os.getpid()} is a fork of {self.loaded_in}, which loaded the model: spawn it")
 
+    def _compile(self, rows: Sequence[Tokens], most: int) -> None:
+        """Run a packed batch of each size that there is, so that none is compiled while jobs wait."""
+        for tokens in filled_sizes(most) if self.spec.packed and self.spec.device == "cpu" else ():
+            self.engine.run(batch_of(rows, tokens))
+
     def _reserve(self, rows: int, tokens: int) -> None:
         self.pool.clear()
         self.engine.feed.reserve(rows, tokens)
-        with self.pool.lease((rows, self.spec.dim), self.engine.placement.exact.dtype):
+        with self.pool.lease((rows + 1, self.spec.dim), self.engine.placement.exact.dtype):
             pass
 
     def _repaired(self, values: NDArray[np.float32], batch: Batch) -> NDArray[np.float32]:
