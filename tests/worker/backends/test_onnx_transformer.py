@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,14 @@ def load(model: SentenceModel, cache_dir: Path, **fields: Any) -> OnnxTransforme
     return load_onnx(model, cache_dir=cache_dir, **settings)
 
 
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[SentenceModel, Path]:
+    """A small model, and the cache that has it."""
+    model, cache_dir = build_family("distilbert"), tmp_path_factory.mktemp("cache")
+    load(model, cache_dir)
+    return model, cache_dir
+
+
 @pytest.mark.parametrize("family", TRIED)
 def test_each_family_of_models_comes_out_as_on_torch(family: str, tmp_path: Path) -> None:
     """Any number of rows and any length, whatever was exported with."""
@@ -64,21 +73,21 @@ def test_minilm_gives_the_librarys_vectors(library: Any, tmp_path: Path, capfd: 
     assert (entry / "model.onnx").stat().st_mtime_ns == made_at
 
 
-def test_a_damaged_cache_is_exported_anew(tmp_path: Path) -> None:
+def test_a_damaged_cache_is_exported_anew(exported: tuple[SentenceModel, Path], tmp_path: Path) -> None:
     """No worker runs with weights that changed on the disk."""
-    model = build_family("distilbert")
-    load(model, tmp_path)
+    model, cache_dir = exported
+    shutil.copytree(cache_dir, tmp_path, dirs_exist_ok=True)
     [entry] = tmp_path.iterdir()
     damage(entry / "model.onnx.data")
     assert greatest_difference(model, load(model, tmp_path)) <= 1e-4
 
 
-def test_a_result_is_not_overwritten_by_the_next(tmp_path: Path) -> None:
+def test_a_result_is_not_overwritten_by_the_next(exported: tuple[SentenceModel, Path]) -> None:
     """Nor does it change with the inputs, which the caller uses again."""
     from cordwood_worker.backends.capture import sample_features
 
-    model = build_family("distilbert")
-    transformer = load(model, tmp_path)
+    model, cache_dir = exported
+    transformer = load(model, cache_dir)
     features = sample_features(model, 3, 9)
     first = transformer(features)
     kept = first.clone()
@@ -87,12 +96,12 @@ def test_a_result_is_not_overwritten_by_the_next(tmp_path: Path) -> None:
     assert first.equal(kept)
 
 
-def test_what_the_runtime_raises_is_a_runtime_error(tmp_path: Path) -> None:
+def test_what_the_runtime_raises_is_a_runtime_error(exported: tuple[SentenceModel, Path]) -> None:
     """Its own exceptions are of no class that a worker knows."""
     from cordwood_worker.backends.capture import sample_features
 
-    model = build_family("distilbert")
-    transformer = load(model, tmp_path)
+    model, cache_dir = exported
+    transformer = load(model, cache_dir)
     features = sample_features(model, 1, 5)
     features["input_ids"] += 10_000
     with pytest.raises(RuntimeError, match="ONNXRuntimeError"):

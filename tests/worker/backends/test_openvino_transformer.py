@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,14 @@ def load(model: SentenceModel, cache_dir: Path, **fields: Any) -> OpenVinoTransf
     return load_openvino(model, cache_dir=cache_dir, **settings)
 
 
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[SentenceModel, Path]:
+    """A small model, and the cache that has it."""
+    model, cache_dir = build_family("distilbert"), tmp_path_factory.mktemp("cache")
+    load(model, cache_dir)
+    return model, cache_dir
+
+
 @pytest.mark.parametrize("family", TRIED)
 def test_each_family_of_models_comes_out_as_on_torch(family: str, tmp_path: Path) -> None:
     """Any number of rows and any length, whatever was converted with."""
@@ -72,21 +81,21 @@ def test_a_model_that_comes_out_wrong_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_cache_is_converted_anew(tmp_path: Path) -> None:
+def test_a_damaged_cache_is_converted_anew(exported: tuple[SentenceModel, Path], tmp_path: Path) -> None:
     """No worker runs with weights that changed on the disk."""
-    model = build_family("distilbert")
-    load(model, tmp_path)
+    model, cache_dir = exported
+    shutil.copytree(cache_dir, tmp_path, dirs_exist_ok=True)
     [entry] = tmp_path.iterdir()
     damage(entry / "model.bin")
     assert greatest_difference(model, load(model, tmp_path)) <= 1e-4
 
 
-def test_a_result_is_not_overwritten_by_the_next(tmp_path: Path) -> None:
+def test_a_result_is_not_overwritten_by_the_next(exported: tuple[SentenceModel, Path]) -> None:
     """Nor does it change with the inputs, which the caller uses again."""
     from cordwood_worker.backends.capture import sample_features
 
-    model = build_family("distilbert")
-    transformer = load(model, tmp_path)
+    model, cache_dir = exported
+    transformer = load(model, cache_dir)
     features = sample_features(model, 3, 9)
     first = transformer(features)
     kept = first.clone()
@@ -95,14 +104,14 @@ def test_a_result_is_not_overwritten_by_the_next(tmp_path: Path) -> None:
     assert first.equal(kept)
 
 
-def test_views_into_a_larger_buffer_are_read_right(tmp_path: Path) -> None:
+def test_views_into_a_larger_buffer_are_read_right(exported: tuple[SentenceModel, Path]) -> None:
     """Rows that do not lie one behind the other."""
     import torch
 
     from cordwood_worker.backends.capture import sample_features
 
-    model = build_family("distilbert")
-    transformer = load(model, tmp_path)
+    model, cache_dir = exported
+    transformer = load(model, cache_dir)
     features = sample_features(model, 3, 9)
     views = {name: torch.zeros(6, 20, dtype=torch.int64)[::2, 4:13] for name in features}
     for name, view in views.items():
