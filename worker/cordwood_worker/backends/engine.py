@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from cordwood_worker.backends.streams import await_copies, mark_copied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from cordwood_worker.backends.placement import Placement
     from cordwood_worker.backends.pool import BufferPool, Lease
     from cordwood_worker.batch import Tokens
+
+
+Module = Callable[[dict[str, Any]], dict[str, Any]]
+"""What takes features and returns them with more in them, such as a module of sentence-transformers."""
 
 
 class Running:
@@ -54,7 +59,7 @@ class Engine:
 
     name: str
     feed: Feed
-    modules: tuple[Callable[[dict[str, Any]], dict[str, Any]], ...]
+    modules: tuple[Module, ...]
     placement: Placement
     pool: BufferPool
     dim: int | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from cordwood.errors import SettingsError
 from cordwood_worker.backends import attention
 from cordwood_worker.backends.check_rows import largest_difference, smallest_cosine, typical_batch
-from cordwood_worker.backends.engine import Engine
+from cordwood_worker.backends.engine import Engine, Module
+from cordwood_worker.backends.export_cache import default_cache_dir
 from cordwood_worker.backends.feed import Layout, PackedFeed, PaddedFeed
 from cordwood_worker.backends.linears import can_prepack, prepack, prepacking_pays
 from cordwood_worker.backends.onnx_transformer import load_onnx
@@ -104,23 +105,35 @@ def exported_engine(source: Source, placement: Placement, backend: str, pool: Bu
 
     if placement.device != "cpu":
         raise SettingsError(f"backend {backend} runs on the CPU only, not on {placement.device}")
+    load: Any = {"onnx": load_onnx, "openvino": load_openvino}[backend]
     fault = None
     for tried in dict.fromkeys((placement if backend == "openvino" else placement.exact, placement.exact)):
         model = load_sentence_model(source.name, source.folder, tried.exact)
-        threads = torch.get_num_threads()
-        first: Any = (
-            load_onnx(model, source.fingerprint, threads)
-            if backend == "onnx"
-            else load_openvino(model, source.fingerprint, tried.precision, threads)
+        transformer = load(
+            model,
+            fingerprint=source.fingerprint,
+            precision=tried.precision,
+            threads=torch.get_num_threads(),
+            cache_dir=default_cache_dir(),
         )
         feed = PaddedFeed(_layout(model), pool, tried.device)
-        engine = Engine(backend, feed, (first, *model.modules[1:]), tried, pool, model.dim)
+        modules = (_as_first_module(transformer), *model.modules[1:])
+        engine = Engine(backend, feed, modules, replace(tried, precision=transformer.precision), pool, model.dim)
         fault = _fault(engine, source, EXPORTED_TOLERANCE)
         if fault is None:
             _log.info("model %s: running %s in %s on the CPU, as asked for", source.name, backend, tried.precision)
             return engine
         _log.warning("model %s: not %s in %s: %s", source.name, backend, tried.precision, fault)
     raise SettingsError(f"model {source.name!r} with backend {backend} {fault}")
+
+
+def _as_first_module(transformer: Any) -> Module:
+    """What adds a transformer's hidden state to the features, as the library's own first module does."""
+
+    def first(features: dict[str, Any]) -> dict[str, Any]:
+        return {**features, "token_embeddings": transformer(features)}
+
+    return first
 
 
 def _first_right(source: Source, placement: Placement, pool: BufferPool, *, packs: bool) -> Engine | None:
