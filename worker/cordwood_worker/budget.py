@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final
 
 BELOW_FAILURE: Final = 7 / 8
@@ -10,6 +11,22 @@ FIRST_TRIAL_AFTER: Final = 1_000
 """So many batches without a failure, and the budget is raised by an eighth: memory may be short for a while only."""
 LAST_TRIAL_AFTER: Final = 64_000
 """Each trial that fails doubles the wait for the next, up to this."""
+
+
+@dataclass(slots=True)
+class _Runs:
+    """The runs of one batch by their costs: the largest that fitted, those that did not, the smallest row of these."""
+
+    fitted: int = 0
+    failed: list[int] = field(default_factory=list)
+    failed_alone: int = 0
+
+    def smallest_failure(self) -> int:
+        """Return the cost of the smallest run that failed for want of memory, as far as one can tell, or 0."""
+        is_only_row = len(self.failed) == 1 and self.failed_alone > 0
+        if is_only_row or 0 < self.failed_alone <= self.fitted:
+            return 0
+        return min((cost for cost in self.failed if cost > self.fitted), default=0)
 
 
 class LearnedBudget:
@@ -32,7 +49,7 @@ class LearnedBudget:
         self._known = 0
         self._doubted = 0
         self._known_since_doubt = 0
-        self._begin_batch()
+        self._runs = _Runs()
 
     @property
     def limit(self) -> int:
@@ -41,17 +58,18 @@ class LearnedBudget:
 
     def note_run(self, cost: int, *, fits: bool, alone: bool) -> None:
         """Take in that a run of the present batch fitted, or not; `alone` says that it was of one row."""
+        runs = self._runs
         if fits:
-            self._fitted = max(self._fitted, cost)
+            runs.fitted = max(runs.fitted, cost)
             return
-        self._failed.append(cost)
+        runs.failed.append(cost)
         if alone:
-            self._failed_alone = min(self._failed_alone or cost, cost)
+            runs.failed_alone = min(runs.failed_alone or cost, cost)
 
     def note_batch(self) -> None:
         """Learn from the runs since the last call; after enough batches without a failure, try a little more."""
-        failed, fitted = self._smallest_failure(), self._fitted
-        self._begin_batch()
+        failed, fitted = self._runs.smallest_failure(), self._runs.fitted
+        self._runs = _Runs()
         if failed:
             self._learn(failed, fitted)
         elif fitted >= self._doubted:
@@ -64,19 +82,6 @@ class LearnedBudget:
             self._since_change = 0
             self._is_trial = True
             self._limit = min(self._most, self._limit + max(1, self._limit // 8))
-
-    def _begin_batch(self) -> None:
-        self._fitted = 0
-        self._failed: list[int] = []
-        self._failed_alone = 0
-
-    def _smallest_failure(self) -> int:
-        """Return the cost of the smallest run that failed for want of memory, as far as one can tell, or 0."""
-        alone = self._failed_alone
-        is_only_row = len(self._failed) == 1 and alone > 0
-        if is_only_row or 0 < alone <= self._fitted:
-            return 0
-        return min((cost for cost in self._failed if cost > self._fitted), default=0)
 
     def _learn(self, failed: int, fitted: int) -> None:
         if failed > self._known:
