@@ -20,6 +20,17 @@ READY_S: Final = 120.0
 LOOK_S: Final = 0.02
 LOG_TAIL_BYTES: Final = 2_000
 
+# Becomes the child, after asking Linux for a SIGTERM when whoever started it dies: 1 is PR_SET_PDEATHSIG.
+LAUNCH: Final = """
+import ctypes, os, signal, sys
+parent, *command = sys.argv[1:]
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+    if os.getppid() != int(parent):
+        sys.exit(1)
+os.execv(command[0], command)
+"""
+
 
 class ChildGone(Exception):
     """A child ended or was not ready in time; the message has the end of its log."""
@@ -38,11 +49,13 @@ def running(
 ) -> Iterator[subprocess.Popen[str]]:
     """Run `python arguments…` for as long as the block lasts, in a session of its own, and ask it to stop after it.
 
+    It does not outlive this process, on Linux, whatever ends that.
+
     `piped` gives pipes for its standard input and output; else its output goes to the log with its errors.
     """
     with log.open("w", encoding="utf-8") as output:
         process = subprocess.Popen(
-            [python, *arguments],
+            [sys.executable, "-c", LAUNCH, str(os.getpid()), python, *arguments],
             stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
             stdout=subprocess.PIPE if piped else output,
             stderr=output,

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from benchmarks.processes import ChildGone, await_ready, frozen, read_line, running, write_line
+from benchmarks.processes import ChildGone, await_ready, environment, frozen, read_line, running, write_line
 from tests.waiting import wait_until
 
 ECHO = "import sys\nfor line in sys.stdin: print(line.strip() * 2, flush=True)"
@@ -35,6 +37,26 @@ def test_a_child_that_fails_is_told_with_the_last_it_said(tmp_path: Path) -> Non
         write_line(process, "are you there?")
         with pytest.raises(ChildGone, match="nor there"):
             read_line(process, log)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's death")
+def test_a_child_does_not_outlive_a_parent_that_is_killed() -> None:
+    """Its end of a pipe is closed then."""
+    reading, writing = os.pipe()
+    child = f"import os, signal, sys; os.write({writing}, b'x'); signal.pause()"
+    code = f"""
+import os, signal, subprocess, sys
+from benchmarks import processes
+command = [sys.executable, "-c", processes.LAUNCH, str(os.getpid()), sys.executable, "-c", {child!r}]
+subprocess.Popen(command, pass_fds=({writing},))
+signal.pause()
+"""
+    with subprocess.Popen([sys.executable, "-c", code], env=environment(), pass_fds=(writing,)) as parent:
+        os.close(writing)
+        assert os.read(reading, 1) == b"x"
+        parent.kill()
+        assert os.read(reading, 1) == b""
+    os.close(reading)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the state of a process is read from /proc")

@@ -18,3 +18,8 @@ def numbers(batch: Batch) -> list[int]:
 def text_row(number: int, text: str) -> Row:
     """A row whose tokens are the text's UTF-8 bytes."""
     return Row(f"job-{number}", number, Tokens(text.encode()), 0.0)
+
+
+def text_of(row: Row) -> str:
+    """The text of a `text_row`."""
+    return bytes(row.tokens.ids).decode()

@@ -16,7 +16,7 @@ from cordwood.settings import BatchBudget
 from cordwood_worker.backends import DeviceBroken, DeviceOutOfMemory, Spec, WarmUp
 from cordwood_worker.batch import Batch, Row, RowFailure, RowOutput, Tokens
 from cordwood_worker.execute import execute
-from tests.worker.rows import text_row
+from tests.worker.rows import text_of, text_row
 
 brisk = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 DIM = 3
@@ -29,11 +29,6 @@ def no_collector() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
-
-
-def text_of(row: Row) -> str:
-    """The text of a `text_row`."""
-    return bytes(row.tokens.ids).decode()
 
 
 def right_values(row: Row) -> list[float]:
