@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from cordwood.errors import JobDead, JobFailed
-from cordwood.inspection import queue_stats
+from cordwood.inspection import look_at_workers, queue_stats
 from cordwood.result import Result
 from cordwood_worker.exit_codes import ExitCode
 from cordwood_worker.testing import BAD, BROKEN, KILL
@@ -110,8 +110,18 @@ def test_c18_batches_that_do_not_fit_the_device_are_split_and_the_worker_learns(
     assert [(type(outcome), getattr(outcome, "code", "")) for outcome in failed] == [(JobFailed, "out-of-memory")]
     assert first[getattr(failed[0], "job_id", "")] == "x" * 300
     halvings = wait_until(lambda: count(fleet, "oom_halvings"), description="the halvings are counted")
-    check_all_done(fleet, submit(fleet, [f"{SECRET} again {number:03}" for number in range(200)]))
-    wait_until(lambda: count(fleet, "rows") >= len(texts) + 200, description="all batches are counted")
-    assert count(fleet, "oom_halvings") <= halvings + 2
+    check_again(fleet, rows=len(texts) + 200)
+    learned = count(fleet, "oom_halvings")
+    assert learned <= halvings + 2
+    check_again(fleet, rows=len(texts) + 400)
+    assert count(fleet, "oom_halvings") == learned
+    assert [view.info["max_batch_tokens"] <= 200 for view in look_at_workers(fleet.redis, fleet.keys)] == [True]
+    assert worker.log.count("batches may cost up to") <= 4
     assert worker.running
     assert SECRET not in worker.log
+
+
+def check_again(fleet: Fleet, *, rows: int) -> None:
+    """Have 200 more texts done, and wait until so many rows are counted in all."""
+    check_all_done(fleet, submit(fleet, [f"{SECRET} again {number:03}" for number in range(200)]))
+    wait_until(lambda: count(fleet, "rows") >= rows, description="all batches are counted")

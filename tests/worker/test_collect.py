@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -25,6 +25,8 @@ class History:
     batches: list[Batch] = field(default_factory=list)
     waiting: list[set[int]] = field(default_factory=list)
     """The numbers of the rows that a batch left behind."""
+    budgets: list[int] = field(default_factory=list)
+    """What each batch was allowed to cost."""
 
     @property
     def leaving(self) -> dict[int, int]:
@@ -51,16 +53,27 @@ limits = st.builds(
 )
 
 
-def play(script: Sequence[int | list[int]], collector: Collector, arrivals: random.Random | None = None) -> History:
-    """Follow the steps, then take what is left; rows arrive in order unless `arrivals` draws their times."""
+def play(
+    script: Sequence[int | list[int]],
+    collector: Collector,
+    arrivals: random.Random | None = None,
+    budgets: Iterator[int] | None = None,
+) -> History:
+    """Follow the steps, then take what is left; rows arrive in order unless `arrivals` draws their times.
+
+    Before each batch `budgets` says what it may cost from then on.
+    """
     history = History()
     present: set[int] = set()
 
     def take() -> None:
+        if budgets is not None:
+            collector.limit_tokens(next(budgets))
         batch = collector.take(now_s=1e9, flush=True)
         if batch is not None:
             present.difference_update(numbers(batch))
             history.batches.append(batch)
+            history.budgets.append(collector.limits.max_tokens)
             history.waiting.append(set(present))
 
     for step in script:
@@ -136,6 +149,22 @@ def test_no_row_is_bypassed_more_often_than_the_bound(
     if in_order:
         elders = Counter(number for waiting in history.waiting for number in waiting)
         assert all(elders[number] <= bypasses[number] + number for number in elders)
+
+
+@brisk
+@given(script=steps, bounds=limits, cost=st.sampled_from(sorted(COSTS)), seed=st.integers(0, 1_000))
+def test_a_budget_that_changes_keeps_all_bounds(
+    script: list[int | list[int]], bounds: BatchLimits, cost: str, seed: int
+) -> None:
+    """Each batch is within the budget of its time, no row is lost, and none is bypassed more often than the bound."""
+    rng = random.Random(seed)
+    budgets = iter(lambda: rng.randint(1, 150), 0)
+    history = play(script, Collector(bounds, COSTS[cost]), budgets=budgets)
+    assert sorted(history.leaving) == list(range(len(history.rows)))
+    assert max(history.bypasses().values(), default=0) <= bounds.max_bypass
+    for batch, most in zip(history.batches, history.budgets, strict=True):
+        spent = COSTS[cost](len(batch.rows), batch.longest, batch.real_tokens)
+        assert spent <= most or len(batch.rows) == 1
 
 
 def test_an_overdue_row_leaves_before_all_others() -> None:

@@ -318,20 +318,16 @@ def test_the_memory_of_a_run_that_failed_is_free_before_the_next(no_collector: N
     allocated: list[weakref.ref[Memory]] = []
     in_use: list[int] = []
 
-    def compute(batch: Batch) -> NDArray[np.float32]:
-        memory = Memory()
-        allocated.append(weakref.ref(memory))
-        if len(batch.rows) > 1:
-            raise RuntimeError("CUDA error: out of memory")
-        return right_outputs(batch)
-
     def behaviour(batch: Batch) -> NDArray[np.float32]:
         in_use.append(sum(memory() is not None for memory in allocated))
+        memory = Memory()
+        allocated.append(weakref.ref(memory))
         try:
-            return compute(batch)
-        except RuntimeError as error:
+            outputs: NDArray[np.float32] = too_small(1)(batch)
+        except DeviceOutOfMemory as error:
             fault = DeviceOutOfMemory("no room")
             raise fault from error
+        return outputs
 
     run_texts(behaviour, ["a", "b", "c", "d"])
     assert in_use == [0] * 7

@@ -64,3 +64,22 @@ def test_rows_of_jobs_that_are_over_are_dropped() -> None:
     batch = hopper.take()
     assert batch is not None
     assert [item.job_id for item in batch.rows] == ["b", "c"]
+
+
+def test_a_lower_limit_makes_what_waits_a_batch_at_once() -> None:
+    """The thread that waits for more is woken."""
+    hopper = Hopper(Collector(BatchLimits(100, 10, 1000.0)), time.monotonic)
+    hopper.put([row("a", time.monotonic()), row("b", time.monotonic())])
+    taken: list[Batch | None] = []
+
+    def take() -> None:
+        while not taken or taken[-1] is None:
+            taken.append(hopper.take())
+
+    taker = threading.Thread(target=take)
+    taker.start()
+    hopper.limit_tokens(4)
+    taker.join(10.0)
+    assert taken[-1] is not None
+    assert len(taken[-1].rows) == 1
+    assert hopper.max_tokens == 4

@@ -31,12 +31,12 @@ _MAX_RAW_CHARACTERS: Final = 4 * MAX_MESSAGE_CHARACTERS
 
 
 def execute(
-    backend: Backend, batch: Batch, begun: Outputs | None = None, note_unfit: Callable[[Batch], None] | None = None
+    backend: Backend, batch: Batch, begun: Outputs | None = None, note_run: Callable[[Batch, bool], None] | None = None
 ) -> list[RowOutcome]:
     """Run a batch and return each row's outcome, in the order of the rows.
 
-    `begun` waits for the outputs of a first run of the whole batch that the device was given already. `note_unfit` is
-    told of each batch that did not fit the device's memory.
+    `begun` waits for the outputs of a first run of the whole batch that the device was given already. `note_run` is
+    told of each run whether it fitted the device's memory; a run that failed otherwise does not tell.
 
     A batch that raises or runs out of memory is run again in halves, down to single rows. A single row fails as
     `out-of-memory` at once, with the exception's own type and message once it has raised alone twice, and as
@@ -49,7 +49,7 @@ def execute(
 
     Raises DeviceBroken at once and as it is; nothing may be stored or acknowledged then.
     """
-    return _Execution(backend, note_unfit).run(batch.rows, begun) if batch.rows else []
+    return _Execution(backend, note_run).run(batch.rows, begun) if batch.rows else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class _Fault:
 class _Execution:
     """The runs of one batch."""
 
-    def __init__(self, backend: Backend, note_unfit: Callable[[Batch], None] | None) -> None:
+    def __init__(self, backend: Backend, note_run: Callable[[Batch, bool], None] | None) -> None:
         self._backend = backend
-        self._note_unfit = note_unfit
+        self._note_run = note_run
 
     def run(self, rows: Sequence[Row], begun: Outputs | None = None) -> list[RowOutcome]:
         """Run rows together, and where that fails in halves."""
@@ -107,17 +107,21 @@ class _Execution:
             raise
         except (DeviceOutOfMemory, MemoryError) as error:
             let_go(error)
-            if self._note_unfit is not None:
-                self._note_unfit(batch)
+            self._note(batch, fits=False)
             what = f"{len(rows)} rows of up to {batch.longest} tokens do not fit the device's memory"
             return _Fault(OUT_OF_MEMORY, what)
         except Exception as error:  # noqa: BLE001 - the batch boundary: whatever a model raises is a row's fault
             let_go(error)
             return _Fault(type(error).__name__, describe(error))
+        self._note(batch, fits=True)
         expected = (len(rows), self._backend.spec.dim)
         if not isinstance(values, np.ndarray) or values.shape != expected or values.dtype != np.float32:
             return _Fault(BAD_BACKEND, f"the backend returned {_description(values)}, not float32 of shape {expected}")
         return np.array(values, dtype=np.float32, order="C")
+
+    def _note(self, batch: Batch, *, fits: bool) -> None:
+        if self._note_run is not None:
+            self._note_run(batch, fits)
 
 
 def _description(values: object) -> str:

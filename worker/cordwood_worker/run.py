@@ -136,7 +136,7 @@ class Device:
     def run(self, batch: Batch, begun: Outputs | None = None) -> tuple[list[RowOutcome], Mapping[str, int]]:
         """Return what the rows came to, and what is to be counted beside them."""
         before = self._budget.limit
-        rows = execute(self._backend, batch, begun, self._note_unfit)
+        rows = execute(self._backend, batch, begun, self._note_run)
         self._budget.note_batch()
         if self._budget.limit != before:
             log.warning("batches may cost up to %d tokens now, before %d", self._budget.limit, before)
@@ -146,9 +146,11 @@ class Device:
         counts, self._counts = self._counts, Counter()
         return rows, counts
 
-    def _note_unfit(self, batch: Batch) -> None:
-        self._counts["oom_halvings"] += 1
-        self._budget.note_failure(self._cost(len(batch.rows), batch.longest, batch.real_tokens))
+    def _note_run(self, batch: Batch, fits: bool) -> None:  # noqa: FBT001 - as `execute` calls it
+        if not fits:
+            self._counts["oom_halvings"] += 1
+        cost = self._cost(len(batch.rows), batch.longest, batch.real_tokens)
+        self._budget.note_run(cost, fits=fits, alone=len(batch.rows) == 1)
 
 
 class Marks:
