@@ -8,6 +8,7 @@ from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,7 +21,7 @@ from cordwood_worker.backends.model_folder import find_model_folder
 from cordwood_worker.backends.packing import filled_sizes
 from cordwood_worker.backends.placement import choose_placement
 from cordwood_worker.backends.pool import BufferPool
-from cordwood_worker.backends.selection import Source, choose_engine, plain_engine, seconds_of
+from cordwood_worker.backends.selection import Source, choose_engine, plain_engine, shortest_times
 from cordwood_worker.backends.sentence_model import load_sentence_model
 from cordwood_worker.backends.tokeniser import Tokeniser
 
@@ -39,10 +40,8 @@ if TYPE_CHECKING:
 TIMED_BUDGETS: Final = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 NEAR_BEST: Final = 1.05
 """The smallest budget whose time a token is within this of the best is taken: small batches end sooner."""
-MUCH_WORSE: Final = 1.1
-"""A size that takes this much longer a token than the best ends the search: on a CPU it only gets worse."""
-LONGEST_TIMED_S: Final = 0.3
-"""So does a size whose batch takes this long."""
+LONGEST_TIMED_S: Final = 0.2
+"""A size whose batch takes this long is the last that is tried: on a CPU larger ones are only slower."""
 
 _log = logging.getLogger(__name__)
 
@@ -153,14 +152,9 @@ class TextBackend:
         Afterwards no batch within that size, nor any single row, makes the pool allocate.
         """
         rows = check_rows(self.tokeniser, self.spec.max_tokens)
-        seconds: dict[int, float] = {}
-        for tokens in (*(size for size in TIMED_BUDGETS if size < budget.max_tokens), budget.max_tokens):
-            batch = typical_batch(rows, tokens, budget.max_rows)
-            taken = seconds_of(partial(self.engine.run, batch))
-            seconds[tokens] = taken / sum(len(row.ids) for row in batch)
-            is_worse = seconds[tokens] > MUCH_WORSE * min(seconds.values())
-            if len(batch) == budget.max_rows or taken > LONGEST_TIMED_S or is_worse:
-                break
+        batches = self._timed_batches(rows, budget)
+        times = shortest_times({str(size): partial(self.engine.run, batch) for size, batch in batches.items()})
+        seconds = {size: times[str(size)] / sum(len(row.ids) for row in batch) for size, batch in batches.items()}
         best = min(seconds.values())
         chosen = next(tokens for tokens, each in seconds.items() if each <= NEAR_BEST * best)
         shown = ", ".join(f"{tokens}: {1e6 * each:.1f}" for tokens, each in seconds.items())
@@ -172,6 +166,17 @@ class TextBackend:
     def _check_process(self) -> None:
         if os.getpid() != self.loaded_in:
             raise DeviceBroken(f"process {os.getpid()} is a fork of {self.loaded_in}, which loaded the model: spawn it")
+
+    def _timed_batches(self, rows: Sequence[Tokens], budget: BatchBudget) -> dict[int, list[Tokens]]:
+        """Return typical batches of growing size, up to the budget or to what takes too long to time again."""
+        batches: dict[int, list[Tokens]] = {}
+        for tokens in (*(size for size in TIMED_BUDGETS if size < budget.max_tokens), budget.max_tokens):
+            batches[tokens] = typical_batch(rows, tokens, budget.max_rows)
+            began = perf_counter()
+            self.engine.run(batches[tokens])
+            if len(batches[tokens]) == budget.max_rows or perf_counter() - began > LONGEST_TIMED_S:
+                break
+        return batches
 
     def _compile(self, rows: Sequence[Tokens], most: int) -> None:
         """Run a packed batch of each size that there is, so that none is compiled while jobs wait."""
