@@ -117,14 +117,16 @@ class Fleet:
         *,
         model: str = FAULT_MODEL,
         precision: str = "fp32",
+        backend: str = "auto",
         holding: bool = False,
         options: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> None:
-        """Write the configuration: general settings, then the queue's model, precision and options."""
+        """Write the configuration: general settings, then the queue's model, precision, backend and options."""
         given = {**(options or {}), **({"hold_file": str(self.hold_file)} if holding else {})}
         lines = [f"{name} = {json.dumps(value)}" for name, value in {**settings, **more}.items()]
         lines += [f"[queues.{QUEUE}]", f"model = {json.dumps(model)}", f"precision = {json.dumps(precision)}"]
+        lines.append(f"backend = {json.dumps(backend)}")
         lines += [f"options.{name} = {json.dumps(value)}" for name, value in given.items()]
         (self.folder / "fleet.toml").write_text("\n".join(lines) + "\n", "utf-8")
 

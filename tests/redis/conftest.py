@@ -37,7 +37,7 @@ def model_worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     with private_server() as server, Client(server.url, queue=QUEUE, settings=Settings()) as client:
         fleet = Fleet(client, server.url, tmp_path_factory.mktemp("model"))
         try:
-            fleet.configure({**PATIENT, "max_batch_rows": 64, "max_wait_ms": 200}, model=MINILM)
+            fleet.configure({**PATIENT, "max_batch_rows": 64, "max_wait_ms": 200}, model=MINILM, backend="packed")
             fleet.spawn()
             yield fleet
         finally:

@@ -1,7 +1,8 @@
 """C32: a wait ends in what has become of the job, soon, whatever happens to the server meanwhile."""
 
-import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -277,27 +278,34 @@ def test_a_wait_for_wiped_jobs_ends_as_not_found(
         late.result(SOON_S)
 
 
+WAIT_FOR_EVER = """
+import signal, sys
+from cordwood import Client
+from cordwood.keys import queue_keys
+
+url, queue, job_id = sys.argv[1:]
+# A suite that was started in the background inherits that Ctrl-C is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with Client(url, queue=queue) as client:
+    try:
+        client.wait(job_id)
+    except KeyboardInterrupt:
+        print("interrupted", client._core.table(queue_keys(queue)).is_idle)
+"""
+
+
 def test_c32_a_wait_without_a_timeout_ends_by_ctrl_c(redis_url: str, worker: HandWorker) -> None:
-    """And leaves nothing behind that would be told."""
+    """And leaves nothing behind that would be told. In a process of its own, which nothing else has set up."""
     with opened("blocking", redis_url) as client:
         job_id = client.submit("a")
         worker.redis.hset(worker.keys.job(job_id), "wm", 0)
-
-        def interrupt() -> None:
+        arguments = [sys.executable, "-c", WAIT_FOR_EVER, redis_url, "embed", job_id]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as waiting:
             wait_until(lambda: waiter_mask(worker, job_id), description="the wait has asked to be told")
-            os.kill(os.getpid(), signal.SIGINT)
-
-        # A suite that was started in the background inherits that Ctrl-C is ignored.
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        thread = threading.Thread(target=interrupt)
-        try:
-            thread.start()
-            with pytest.raises(KeyboardInterrupt):
-                client.wait(job_id)
-        finally:
-            signal.signal(signal.SIGINT, before)
-        thread.join()
-        assert client._core.table(worker.keys).is_idle
+            waiting.send_signal(signal.SIGINT)
+            output, _ = waiting.communicate(timeout=20)
+    assert output.split() == ["interrupted", "True"]
+    assert waiting.returncode == 0
     worker.finish(worker.take_exactly(1))
 
 

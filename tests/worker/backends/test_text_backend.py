@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from cordwood.errors import SettingsError
 from cordwood.settings import BatchBudget
 from cordwood_worker.backends import DeviceBroken, DeviceOutOfMemory
 from cordwood_worker.backends.text_backend import TextBackend
@@ -151,6 +152,24 @@ def test_out_of_memory_is_told_as_such(backend: TextBackend) -> None:
     starved = replace(backend, engine=replace(backend.engine, modules=(refuse,)))
     with pytest.raises(DeviceOutOfMemory):
         embed(starved, ["one"])
+
+
+def test_a_warm_up_stops_growing_where_the_device_is_full(backend: TextBackend) -> None:
+    """The sizes that fit are enough to serve; if none does, the settings are at fault."""
+    first, *rest = backend.engine.modules
+
+    def fill(most: int) -> TextBackend:
+        def run(features: dict[str, Any]) -> dict[str, Any]:
+            if features["input_ids"].numel() > most:
+                raise RuntimeError("[enforce fail at alloc_cpu.cpp:124] . DefaultCPUAllocator: can't allocate memory")
+            return first(features)
+
+        return replace(backend, engine=replace(backend.engine, modules=(run, *rest)))
+
+    budget = BatchBudget(max_tokens=4096, max_rows=256, max_wait_ms=2.0)
+    assert fill(1_500).warm_up(budget).best_tokens == 1024
+    with pytest.raises(SettingsError, match="not even 1024 tokens fit cpu"):
+        fill(500).warm_up(budget)
 
 
 def test_rows_that_are_not_finite_in_half_precision_are_computed_again_in_fp32(backend: TextBackend) -> None:

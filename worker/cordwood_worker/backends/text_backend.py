@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from cordwood_worker.backends import DeviceBroken, Spec, WarmUp
+from cordwood.errors import SettingsError
+from cordwood_worker.backends import DeviceBroken, DeviceOutOfMemory, Spec, WarmUp
 from cordwood_worker.backends.check_rows import batch_of, check_rows, typical_batch
 from cordwood_worker.backends.faults import device_fault
 from cordwood_worker.backends.fingerprint import fingerprint
@@ -149,7 +150,8 @@ class TextBackend:
     def warm_up(self, budget: BatchBudget) -> WarmUp:
         """Run batches of growing size within the budget, and find the size from which on more is not faster.
 
-        Afterwards no batch within that size, nor any single row, makes the pool allocate.
+        Afterwards no batch within that size, nor any single row, makes the pool allocate. A size that does not fit the
+        device ends the search; SettingsError if the first does not.
         """
         rows = check_rows(self.tokeniser, self.spec.max_tokens)
         batches = self._timed_batches(rows, budget)
@@ -171,10 +173,18 @@ class TextBackend:
         """Return typical batches of growing size, up to the budget or to what takes too long to time again."""
         batches: dict[int, list[Tokens]] = {}
         for tokens in (*(size for size in TIMED_BUDGETS if size < budget.max_tokens), budget.max_tokens):
-            batches[tokens] = typical_batch(rows, tokens, budget.max_rows)
+            batch = typical_batch(rows, tokens, budget.max_rows)
             began = perf_counter()
-            self.engine.run(batches[tokens])
-            if len(batches[tokens]) == budget.max_rows or perf_counter() - began > LONGEST_TIMED_S:
+            try:
+                with _told_faults():
+                    self.engine.run(batch)
+            except DeviceOutOfMemory as error:
+                if not batches:
+                    raise SettingsError(f"not even {tokens} tokens fit {self.spec.device}: {error}") from error
+                _log.warning("model %s: %d tokens do not fit %s", self.spec.model, tokens, self.spec.device)
+                break
+            batches[tokens] = batch
+            if len(batch) == budget.max_rows or perf_counter() - began > LONGEST_TIMED_S:
                 break
         return batches
 
