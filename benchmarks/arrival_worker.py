@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import redis
 
-from benchmarks.library import Library
+from benchmarks.plain_encode import Library
 
 GROUP: Final = "workers"
 NAME: Final = "worker"

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from benchmarks.corpus import Corpus, draw_lengths
 from benchmarks.infinity import is_installed, running_infinity
-from benchmarks.library import BATCH, Library
 from benchmarks.measure import Candidate, Plan, Report, rates, ratio, time_in_turn
 from benchmarks.own_engine import MODEL, OwnEngine, queue_table
 from benchmarks.padding import padding_waste
+from benchmarks.plain_encode import BATCH, Library
 from benchmarks.processes import ChildGone
 from benchmarks.products import gemm_share
 from cordwood.errors import CordwoodError

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from benchmarks.arrival_worker import Kind
 from benchmarks.corpus import Corpus, in_groups
-from benchmarks.library import BATCH
 from benchmarks.measure import Candidate, Plan, Report, rates, ratio, time_in_turn, timed
 from benchmarks.naive_fleets import ArrivalFleet, RqFleet, arrival_fleet, rq_fleet
 from benchmarks.own_engine import MODEL, QUEUE, OwnEngine, queue_table
+from benchmarks.plain_encode import BATCH
 from benchmarks.processes import frozen
 from benchmarks.served import Served, serving
 from cordwood import Client

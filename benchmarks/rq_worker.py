@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from redis import Redis
 from rq import Queue, SimpleWorker
 
-from benchmarks.library import Library
+from benchmarks.plain_encode import Library
 
 if TYPE_CHECKING:
     import numpy as np

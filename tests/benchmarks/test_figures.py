@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks import engine, fleet, latency, memory
 from benchmarks.figures import FIGURES, OPTIONAL
-from benchmarks.library import BATCH
 from benchmarks.long_run import random_batch
+from benchmarks.plain_encode import BATCH
 
 MEASURED_APART = {"engine": {"gemm_share_fp32", "gemm_share_best", "padding_waste_padded_64"}, "fleet": {"jobs_per_s"}}
 
