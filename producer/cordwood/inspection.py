@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 COUNTERS: Final = (
     "submitted", "done", "failed", "dead", "cancelled", "expired", "retried", "released", "reclaimed",
-    "batches", "rows", "tokens", "padded_tokens", "compute_us", "oom_halvings", "non_finite_rows", "non_finite_saved",
+    "batches", "rows", "tokens", "padded_tokens", "compute_us",
+    "oom_halvings", "precision_fallbacks", "non_finite_rows", "non_finite_saved",
 )  # fmt: skip
 """What is counted of a queue: jobs by what became of them, then the work of its workers."""
 MAX_INFO_BYTES: Final = 64 * 1024

@@ -95,7 +95,6 @@ def test_warming_up_finds_a_size_of_batches_within_the_budget(backend: TextBacke
     """And afterwards the pool has what a batch of that size needs."""
     learned = backend.warm_up(BatchBudget(max_tokens=2048, max_rows=64, max_wait_ms=2.0))
     assert learned.best_tokens in {1024, 2048}
-    assert learned.tokens_per_s > 0
 
 
 def test_a_thousand_random_batches_after_the_warm_up_allocate_nothing(backend: TextBackend) -> None:

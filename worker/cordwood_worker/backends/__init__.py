@@ -57,13 +57,9 @@ class Spec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUp:
-    """What a backend learned by warming up: the batch size in tokens from which on more is not faster, and its speed.
-
-    0 stands for not known.
-    """
+    """What a backend learned by warming up: the batch size in tokens from which on more is not faster, 0 if unknown."""
 
     best_tokens: int = 0
-    tokens_per_s: float = 0.0
 
 
 class Backend(Protocol):

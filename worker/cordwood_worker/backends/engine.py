@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -77,14 +78,15 @@ class Engine:
         """
         import torch
 
-        try:
+        with ExitStack() as on_error:
+            on_error.callback(staged.release)
             vectors = self._forward(staged)
             lease = self.pool.lease(tuple(vectors.shape), torch.float32)
-        except BaseException:
-            staged.release()
-            raise
-        lease.tensor.copy_(vectors, non_blocking=True)
-        return Running(staged, lease, mark_copied(self.placement.device))
+            on_error.callback(lease.release)
+            lease.tensor.copy_(vectors, non_blocking=True)
+            copied = mark_copied(self.placement.device)
+            on_error.pop_all()
+        return Running(staged, lease, copied)
 
     def _forward(self, staged: Staged) -> Any:
         """Return the vectors as a float32 tensor on the device, in the order of the layout."""

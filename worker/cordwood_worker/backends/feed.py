@@ -41,7 +41,6 @@ class Staged:
 
     features: dict[str, Any]
     rows: int
-    tokens: int
     order: NDArray[np.int64] | None = None
     ready: Any = None
     leases: ExitStack = field(default_factory=ExitStack)
@@ -96,7 +95,7 @@ class PaddedFeed:
         """Lay out rows as `input_ids`, `attention_mask` and, where the model takes them, `token_type_ids`."""
         lengths = [max(1, len(item.ids)) for item in tokens]
         shape = (len(tokens), max(lengths))
-        staged = Staged(_features(self._layout), len(tokens), sum(lengths))
+        staged = Staged(_features(self._layout), len(tokens))
         with _released_on_error(staged):
             arrays = _lease(self._pool, staged, self._names(), shape)
             ids, attention = arrays["input_ids"], arrays["attention_mask"]
@@ -147,7 +146,7 @@ class PackedFeed:
         packing = Packing.of([len(item.ids) for item in tokens])
         real, total = packing.tokens, filled(packing.tokens) if self._on_cpu else packing.tokens
         bounds = packing.bounds if total == real else np.append(packing.bounds, np.int32(total))
-        staged = Staged(_features(self._layout), len(tokens), real, packing.order)
+        staged = Staged(_features(self._layout), len(tokens), packing.order)
         with _released_on_error(staged):
             arrays = _lease(self._pool, staged, self._names(), (1, total))
             self._fill_in(arrays, packing, [tokens[index] for index in packing.order.tolist()])

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 TIMED_BUDGETS: Final = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 NEAR_BEST: Final = 1.05
 """The smallest budget whose time a token is within this of the best is taken: small batches end sooner."""
+MOST_COMPILE_S: Final = 5.0
+"""Half a second for the sizes up to 2,048 tokens of a small model."""
 LONGEST_TIMED_S: Final = 0.2
 """A size whose batch takes this long is the last that is tried: on a CPU larger ones are only slower."""
 
@@ -94,7 +96,8 @@ class TextBackend:
             backend=engine.name,
             packed=engine.feed.packs,
         )
-        return cls(spec, tokeniser, engine, load_exact)
+        fell_back = Counter(precision_fallbacks=1) if spec.precision != placement.precision else Counter()
+        return cls(spec, tokeniser, engine, load_exact, fell_back)
 
     @property
     def pool(self) -> BufferPool:
@@ -143,7 +146,11 @@ class TextBackend:
         return self.begin(batch, self.stage(batch))()
 
     def take_counts(self) -> Mapping[str, int]:
-        """Return `non_finite_rows`, computed again since the last call, and `non_finite_saved` of them."""
+        """Return what happened since the last call, each where it did.
+
+        `precision_fallbacks` is 1 if the model was loaded in fp32 for want of a right way in the chosen precision.
+        `non_finite_rows` were computed again in fp32, and `non_finite_saved` of them came out finite.
+        """
         counts, self.counts = self.counts, Counter()
         return counts
 
@@ -155,15 +162,10 @@ class TextBackend:
         """
         rows = check_rows(self.tokeniser, self.spec.max_tokens)
         batches = self._timed_batches(rows, budget)
-        times = shortest_times({str(size): partial(self.engine.run, batch) for size, batch in batches.items()})
-        seconds = {size: times[str(size)] / sum(len(row.ids) for row in batch) for size, batch in batches.items()}
-        best = min(seconds.values())
-        chosen = next(tokens for tokens, each in seconds.items() if each <= NEAR_BEST * best)
-        shown = ", ".join(f"{tokens}: {1e6 * each:.1f}" for tokens, each in seconds.items())
-        _log.info("model %s: batches of %d tokens are best (us a token by size: %s)", self.spec.model, chosen, shown)
+        chosen = self._fastest_size(batches) if len(batches) > 1 else next(iter(batches))
         self._reserve(budget.max_rows, max(chosen, self.spec.max_tokens))
         self._compile(rows, max(chosen, self.spec.max_tokens))
-        return WarmUp(best_tokens=chosen, tokens_per_s=1 / best)
+        return WarmUp(best_tokens=chosen)
 
     def _check_process(self) -> None:
         if os.getpid() != self.loaded_in:
@@ -188,10 +190,25 @@ class TextBackend:
                 break
         return batches
 
+    def _fastest_size(self, batches: Mapping[int, list[Tokens]]) -> int:
+        """Time batches in turn, and return the smallest size that is near the best time a token."""
+        times = shortest_times({str(size): partial(self.engine.run, batch) for size, batch in batches.items()})
+        seconds = {size: times[str(size)] / sum(len(row.ids) for row in batch) for size, batch in batches.items()}
+        best = min(seconds.values())
+        chosen = next(tokens for tokens, each in seconds.items() if each <= NEAR_BEST * best)
+        shown = ", ".join(f"{tokens}: {1e6 * each:.1f}" for tokens, each in seconds.items())
+        _log.info("model %s: batches of %d tokens are best (us a token by size: %s)", self.spec.model, chosen, shown)
+        return chosen
+
     def _compile(self, rows: Sequence[Tokens], most: int) -> None:
-        """Run a packed batch of each size that there is, so that none is compiled while jobs wait."""
+        """Run a packed batch of each size that there is, so that none is compiled while jobs wait.
+
+        What does not fit into `MOST_COMPILE_S` is left to the first batches of that size: a large model takes minutes.
+        """
+        ends = perf_counter() + MOST_COMPILE_S
         for tokens in filled_sizes(most) if self.spec.packed and self.spec.device == "cpu" else ():
-            self.engine.run(batch_of(rows, tokens))
+            if perf_counter() < ends:
+                self.engine.run(batch_of(rows, tokens))
 
     def _reserve(self, rows: int, tokens: int) -> None:
         self.pool.clear()

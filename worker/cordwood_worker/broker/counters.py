@@ -20,8 +20,8 @@ class Counters:
     """The statistics that a worker adds to, in `stats`.
 
     For each batch batches, rows, tokens, padded_tokens and compute_us; where it happens oom_halvings, the runs that did
-    not fit the device's memory; and non_finite_rows and non_finite_saved, the rows that half precision could not
-    compute and those of them that fp32 could.
+    not fit the device's memory; precision_fallbacks, the workers whose precision gave way to fp32; and non_finite_rows
+    and non_finite_saved, the rows that half precision could not compute and those of them that fp32 could.
     """
 
     def __init__(self, queue: QueueConnection) -> None:
