@@ -60,7 +60,7 @@ class HandWorker:
 
     def take(self, most: int = 512, *, block_ms: int = 0) -> list[Attempt]:
         """Read what is ready, at most `most`, and begin an attempt at each job."""
-        entries = self.lanes._read_shares(dict.fromkeys(ALL_LANES, most), most=most)
+        entries = self.lanes.read_in_turn(ALL_LANES, most)
         if not entries and block_ms > 0:
             entries = self.lanes.read(most, block_ms)
         return [answer for answer in self.attempts.start(entries) if not isinstance(answer, Refusal)]

@@ -38,3 +38,8 @@ def check_nothing_left(fleet: Fleet) -> None:
     wait_until(lambda: not fleet.lengths(), description=f"the lanes are empty, now {fleet.lengths()}")
     wait_until(lambda: not fleet.held(), description=f"no worker holds anything, now {fleet.held()}")
     assert leaked_keys(fleet.redis) == []
+
+
+def await_rows(fleet: Fleet, rows: int) -> None:
+    """Wait until so many rows are counted in all: the statistics follow the results."""
+    wait_until(lambda: fleet.stat("rows") == rows, description=f"{rows} rows are counted", timeout_s=30.0)

@@ -16,7 +16,7 @@ from cordwood_worker.broker.attempts import Fault as JobFault
 from cordwood_worker.broker.connection import QueueConnection
 from cordwood_worker.broker.lanes import LaneReader
 from cordwood_worker.broker.upkeep import Upkeep
-from cordwood_worker.entry import Attempt, Entry
+from cordwood_worker.entry import Attempt, Entry, Refusal
 from cordwood_worker.held import Held, Room
 from tests.interleaving.world import Fault, World
 
@@ -65,11 +65,15 @@ class Actor:
     def start(self) -> None:
         """Begin attempts at some of what it was given."""
         entries = self._some(self._waiting)
-        answers = self._attempts.start(entries)
-        self._waiting = [entry for entry in self._waiting if entry not in entries]
+        answers = self._attempts.start(
+            entries, stage=self._random.choice(["", "tokenise"]), spare_suspects=self._random.random() < 0.5
+        )
+        spared = [each.entry for each in answers if isinstance(each, Refusal) and each.reason == "suspect"]
+        self._waiting = [entry for entry in self._waiting if entry not in entries or entry in spared]
         begun = [answer for answer in answers if isinstance(answer, Attempt)]
         self._held.begin(begun)
-        self._held.remove(answer.entry for answer in answers if not isinstance(answer, Attempt))
+        over = [each.entry for each in answers if isinstance(each, Refusal) and each.reason != "suspect"]
+        self._held.remove(over)
         self._started += begun
 
     def mark(self) -> None:

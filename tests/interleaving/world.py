@@ -23,6 +23,8 @@ CLOCK_PART: Final = (
 )
 SET_CLOCK: Final = "#!lua flags=allow-oom\nreturn redis.call('SET', KEYS[1], ARGV[1])"
 ARGS_PER_JOB: Final = {"finish": (0, 3), "fail": (0, 4), "dead": (1, 4), "retry": (1, 5), "release": (1, 4)}
+START_ARGS: Final = (5, 4)
+"""How many arguments `start` has before those of its first entry, and of each entry."""
 ENDS: Final = {"done", "failed", "dead", "cancelled", "expired"}
 
 
@@ -119,7 +121,8 @@ class World:
                     raise Violation(f"{call.name} of {job_id} by a token that is not the record's")
                 self._note_end(job_id, answer.decode())
         elif call.name == "start":
-            ids = [str(call.args[at]) for at in range(5, len(call.args), 4)]
+            head, width = START_ARGS
+            ids = [str(call.args[at + 2]) for at in range(head, len(call.args), width)]
             for name, answer in zip(ids, reply, strict=True):
                 self._note_end(name, answer[0].decode())
         elif call.name in {"expire", "cancel"}:

@@ -8,7 +8,7 @@ import pytest
 
 from cordwood.connection import connect
 from cordwood.errors import ServerUnavailable
-from cordwood_worker.entry import Attempt, Refusal
+from cordwood_worker.entry import Attempt, Entry, Refusal
 from tests.interleaving.world import CLOCK_KEY, Fault
 from tests.redis.script_bench import TTL_MS, Bench, Hand, done, fault
 
@@ -26,12 +26,18 @@ def bench(redis_url: str) -> Iterator[Bench]:
 
 def take_over(bench: Bench, name: str) -> tuple[Hand, list[Attempt]]:
     """Let every worker's time pass, then let a new one take over and start what they held."""
+    heir, entries = take_over_only(bench, name)
+    return heir, heir.begin(entries)
+
+
+def take_over_only(bench: Bench, name: str) -> tuple[Hand, list[Entry]]:
+    """The same, without a start."""
     bench.world.advance(2 * TTL_MS)
     heir = bench.hire(name)
     for _ in range(3):
         bench.world.advance(TTL_MS // 2)
         heir.upkeep.beat(b"")
-    return heir, heir.begin(list(heir.upkeep.reclaim(100).entries))
+    return heir, list(heir.upkeep.reclaim(100).entries)
 
 
 def test_a_started_job_runs_under_its_token_and_counts_one_attempt(bench: Bench) -> None:
@@ -176,6 +182,24 @@ def test_a_job_left_running_by_a_dead_worker_costs_no_attempt(bench: Bench) -> N
     _, taken = take_over(bench, "second")
     assert {(item.job_id, item.number, item.suspect) for item in taken} == {("marked", 2, True), ("buffered", 1, False)}
     assert first.attempts.finish([done(attempts["buffered"])]) == ["lost"]
+
+
+def test_suspects_are_spared_where_asked_and_only_what_was_begun_is_noted(bench: Bench) -> None:
+    """One call begins the innocents and names the suspects, which cost nothing until they are begun alone."""
+    bench.submit("marked", "buffered")
+    first = bench.hire("first")
+    first.begin()
+    first.attempts.mark("run", ["marked"])
+    second, entries = take_over_only(bench, "second")
+    answers = second.attempts.start(entries, stage="tokenise", spare_suspects=True)
+    refused, begun = sorted(answers, key=lambda answer: isinstance(answer, Attempt))
+    assert isinstance(refused, Refusal)
+    assert (refused.entry.job_id, refused.reason, bench.field("marked", "at")) == ("marked", "suspect", "1")
+    assert isinstance(begun, Attempt)
+    assert begun.job_id == "buffered"
+    assert bench.redis.hget(bench.keys.named("batch"), "second:tokenise") == b"buffered"
+    (alone,) = second.begin([refused.entry])
+    assert (alone.job_id, alone.number, alone.suspect) == ("marked", 2, True)
 
 
 def test_five_takeovers_make_a_suspect_of_a_job_that_nobody_marked(bench: Bench) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from cordwood.result import Result
 from tests.fleet import PATIENT, QUICK, Fleet
-from tests.outcomes import check_all_done, submit
+from tests.outcomes import await_rows, check_all_done, submit
 from tests.process_usage import cpu_share
 
 pytestmark = pytest.mark.redis
@@ -27,8 +27,10 @@ def test_c03_texts_of_a_million_characters_are_cut_and_hold_nobody_up(model_flee
     """Part a in small: 2 of each kind among 10 short ones, which are over long before."""
     kinds = ["." * 1_000_000, "a " * 500_000, "木" * 300_000]
     long = [kind for kind in kinds for _ in range(2)]
+    rows = model_fleet.stat("rows")
     ids = model_fleet.client.submit_many([*long, *(f"short text {number}" for number in range(10))])
     outcomes = model_fleet.client.wait_many(ids, timeout_s=60)
+    await_rows(model_fleet, rows + 16)
     results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
     assert len(results) == 16
     assert [bool(result.outputs.truncated) for result in results] == [True] * 6 + [False] * 10

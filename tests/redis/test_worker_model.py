@@ -11,6 +11,7 @@ import pytest
 
 from cordwood.result import Result
 from tests.fleet import Fleet
+from tests.outcomes import await_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,7 +49,9 @@ def alone(library: Any, texts: Sequence[str]) -> NDArray[np.float32]:
 
 def through(fleet: Fleet, texts: Sequence[str]) -> NDArray[np.float32]:
     """What the worker makes of the texts, submitted together, one a job, shape (texts, 384)."""
+    rows = fleet.stat("rows")
     outcomes = fleet.client.wait_many(fleet.client.submit_many(texts), timeout_s=120)
+    await_rows(fleet, rows + len(texts))
     results = [outcome for outcome in outcomes if isinstance(outcome, Result)]
     assert len(results) == len(texts)
     assert {result.outputs.precision for result in results} == {"fp32"}
@@ -79,7 +82,9 @@ def test_a_text_alone_in_its_batch_has_the_same_vector(model_fleet: Fleet, libra
 def test_embed_returns_rows_in_the_order_of_the_texts(model_fleet: Fleet, library: Any) -> None:
     """The convenient call packs many texts into a job."""
     texts = mixed_texts(40, seed=4)
+    rows = model_fleet.stat("rows")
     vectors = model_fleet.client.embed(texts, timeout_s=120)
+    await_rows(model_fleet, rows + len(texts))
     assert vectors.shape == (40, 384)
     assert vectors.dtype == np.float32
     assert np.abs(vectors - alone(library, texts)).max() <= TOLERANCE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import pytest
 
 from cordwood.embedded import EmbeddedServer, find_socket
 from cordwood.errors import SettingsError
-from cordwood.settings import QueueSettings, Settings
-from cordwood_worker.cli import choose_queue, server_url
+from cordwood.settings import BatchBudget, QueueSettings, Settings
+from cordwood_worker.backends import WarmUp
+from cordwood_worker.cli import choose_queue, load_apart, server_url
+from cordwood_worker.testing import FaultBackend
 
 
 @pytest.fixture
@@ -41,6 +44,28 @@ def test_a_second_worker_joins_the_server_that_runs_already(data_dir: Path) -> N
         with server_url(Settings(data_dir=data_dir)) as url:
             assert url == server.url
         assert server.running
+
+
+def test_the_model_is_loaded_in_a_thread_that_has_ended_when_the_worker_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever computes leaves a team of OpenMP threads behind, until its own end; the run thread's is to be alone."""
+    loaders: list[threading.Thread] = []
+
+    class Backend(FaultBackend):
+        def warm_up(self, budget: BatchBudget) -> WarmUp:
+            loaders.append(threading.current_thread())
+            return super().warm_up(budget)
+
+    def load(_: QueueSettings) -> Backend:
+        loaders.append(threading.current_thread())
+        return Backend()
+
+    monkeypatch.setattr("cordwood_worker.cli.load_backend", load)
+    backend, learned = load_apart(Settings(queues={"one": QueueSettings(model="fault")}), "one")
+    assert isinstance(backend, Backend)
+    assert learned == WarmUp()
+    assert len(loaders) == 2
+    assert len(set(loaders)) == 1
+    assert not loaders[0].is_alive()
 
 
 def test_the_only_queue_is_served_and_of_several_one_must_be_named() -> None:

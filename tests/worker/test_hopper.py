@@ -47,6 +47,30 @@ def test_a_lonely_row_leaves_when_its_time_is_over() -> None:
     assert hopper.take() is not None
 
 
+def test_an_idle_device_gets_a_lonely_row_at_once_and_a_busy_one_does_not() -> None:
+    """Waiting would leave the device idle, and nobody is to be expected."""
+    hopper = Hopper(Collector(BatchLimits(100, 10, 0.2)), lambda: 0.0)
+    hopper.put([row("a")])
+    assert hopper.take(idle=lambda: False) is None
+    batch = hopper.take()
+    assert batch is not None
+    assert [item.job_id for item in batch.rows] == ["a"]
+
+
+def test_rows_wait_for_others_where_jobs_come_often() -> None:
+    """A thousand a second, and a wait of a fifth of a second: the fiftieth is not the last."""
+    times = [number / 1000 for number in range(50)]
+    clock = [0.0]
+    hopper = Hopper(Collector(BatchLimits(1000, 100, 0.2)), lambda: clock[0])
+    for number, clock[0] in enumerate(times):
+        hopper.put([row(f"{number}", clock[0])])
+    assert hopper.take() is None
+    clock[0] = 0.2
+    batch = hopper.take()
+    assert batch is not None
+    assert len(batch.rows) == 50
+
+
 def test_nothing_leaves_a_closed_hopper() -> None:
     """What is left is handed back with its jobs."""
     hopper = Hopper(Collector(BatchLimits(100, 1, 0.0)), lambda: 0.0)

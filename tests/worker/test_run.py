@@ -82,6 +82,7 @@ class Bench:
         self.device = Device()
         self.attempts = Attempts()
         self.signals = Signals()
+        self.idle_when_taken: list[bool] = []
         self.waiting: list[Batch] = []
         self.limits = [4096]
         self.staged: Queue[Staged] = Queue()
@@ -107,8 +108,9 @@ class Bench:
         """The hopper's part."""
         self.limits.append(max_tokens)
 
-    def take(self) -> Batch | None:
+    def take(self, *, idle: Callable[[], bool]) -> Batch | None:
         """The hopper's part."""
+        self.idle_when_taken.append(idle())
         return self.waiting.pop(0) if self.waiting else None
 
     def stage(self, *texts: str) -> None:
@@ -141,6 +143,26 @@ def test_the_next_batch_is_begun_before_the_last_is_fetched(bench: Bench) -> Non
     assert bench.attempts.marks == [[a], [a, b], [b, c]]
     values = [outcome.values for outcome in bench.outcomes() if isinstance(outcome, RowOutput)]
     assert np.array_equal(np.stack(values), np.stack([fault_vector(text) for text in "abc"]))
+
+
+def test_the_device_is_called_idle_only_while_it_waits_for_a_batch(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stager lays out what there is for an idle device, and lets rows gather for a busy one."""
+    seen: list[bool] = []
+    get = bench.staged.get
+
+    def watched(block: bool = True, timeout: float | None = None) -> Staged:
+        if block:
+            seen.append(bench.signals.device_idle.is_set())
+        return get(block, timeout)
+
+    monkeypatch.setattr(bench.staged, "get", watched)
+    bench.stage("a")
+    bench.runner.run_once()
+    bench.stage("b")
+    assert seen == [True]
+    assert bench.idle_when_taken == [False, False]
 
 
 def test_marks_are_cleared_when_nothing_more_comes(bench: Bench) -> None:

@@ -42,7 +42,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An entry that `start` made no attempt of: `reason` is lost, stale, expired, dead, ghost or bad."""
+    """An entry that `start` made no attempt of: `reason` is suspect, lost, stale, expired, dead, ghost or bad."""
 
     entry: Entry
     reason: str

@@ -52,6 +52,8 @@ class Signals:
     """Fetch nothing until it is cleared."""
     repair_wanted: Event = field(default_factory=Event)
     """Entries were lost: look for records without their place."""
+    device_idle: Event = field(default_factory=Event)
+    """A device that computes beside the CPU has nothing to do."""
     stop_fetching: Event = field(default_factory=Event)
     """Fetch nothing more, ever."""
     stop_working: Event = field(default_factory=Event)

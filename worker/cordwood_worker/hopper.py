@@ -5,6 +5,8 @@ from __future__ import annotations
 from threading import Condition
 from typing import TYPE_CHECKING, Final
 
+from cordwood_worker.patience import Patience
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
@@ -14,11 +16,17 @@ if TYPE_CHECKING:
 LONGEST_WAIT_S: Final = 0.5
 
 
+def always() -> bool:
+    """Whether a device is idle that takes its next batch itself: it is."""
+    return True
+
+
 class Hopper:
-    """Rows go in as they are prepared; batches come out when the former says that one is due."""
+    """Rows go in as they are prepared; batches come out when the former says so, or for a device that is idle."""
 
     def __init__(self, collector: Collector, clock: Callable[[], float]) -> None:
         self._collector = collector
+        self._patience = Patience(collector.limits.max_wait_s)
         self._clock = clock
         self._changed = Condition()
         self._closed = False
@@ -37,6 +45,7 @@ class Hopper:
     def put(self, rows: Sequence[Row]) -> None:
         """Add rows."""
         with self._changed:
+            self._patience.note(len({row.job_id for row in rows}), self._clock())
             self._collector.add(rows)
             self._changed.notify_all()
 
@@ -51,17 +60,24 @@ class Hopper:
             self._closed = True
             self._changed.notify_all()
 
-    def take(self) -> Batch | None:
-        """Return the next batch, waiting until one is due; None once closed, or after `LONGEST_WAIT_S`."""
+    def take(self, *, idle: Callable[[], bool] = always) -> Batch | None:
+        """Return the next batch, waiting until one is due; None once closed, or after `LONGEST_WAIT_S`.
+
+        For a device that is idle any row is due at once, unless others are to be expected within `max_wait_s`.
+        """
         with self._changed:
             if self._closed:
                 return None
-            batch = self._collector.take(self._clock())
+            batch = self._next(idle)
             if batch is not None:
                 return batch
             due_in_s = self._collector.due_in_s(self._clock())
             self._changed.wait(LONGEST_WAIT_S if due_in_s is None else min(due_in_s, LONGEST_WAIT_S))
-            return None if self._is_closed() else self._collector.take(self._clock())
+            return None if self._is_closed() else self._next(idle)
+
+    def _next(self, idle: Callable[[], bool]) -> Batch | None:
+        now_s = self._clock()
+        return self._collector.take(now_s, flush=idle() and not self._patience.pays(now_s))
 
     def _is_closed(self) -> bool:
         """Whether it was closed, asked again after a wait, in which another thread may have done so."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from queue import Empty
 from typing import TYPE_CHECKING, Final
 
-from cordwood.errors import CodecError
+from cordwood.errors import CodecError, CordwoodError
 from cordwood.job import JobLimits, Payload, decode_payload
 from cordwood.result import SPEC_MISMATCH
 from cordwood_worker.backends import DeviceBroken
@@ -63,8 +63,9 @@ class Preparer:
         self._limits = limits
         self._waiting: list[Entry] = []
         self._suspects: deque[Entry] = deque()
-        self._begun: deque[list[Attempt]] = deque()
+        self._begun: list[Attempt] = []
         self._alone: Entry | None = None
+        self._is_noted = False
 
     def run_once(self) -> None:
         """Prepare the next entries, waiting for some up to `INBOX_TIMEOUT_S`.
@@ -77,10 +78,9 @@ class Preparer:
         if not self._begun:
             self._begin()
         if self._begun:
-            group = self._begun[0]
-            self._prepare(group)
-            self._begun.popleft()
-            self._alone = group[0].entry if group[0].suspect else None
+            self._prepare(self._begun)
+        elif self._is_noted:
+            self._clear_note()
 
     def _is_settled(self) -> bool:
         """Whether the suspect that was prepared last has ended; waits a little for that."""
@@ -89,7 +89,7 @@ class Preparer:
     def _begin(self) -> None:
         """Start the next suspect, or else the next entries that have come; what is started is prepared next."""
         if self._suspects:
-            self._start([self._suspects[0]])
+            self._start([self._suspects[0]], alone=True)
             self._suspects.popleft()
             return
         if not self._waiting:
@@ -97,38 +97,44 @@ class Preparer:
                 self._waiting = self._inbox.get(timeout=INBOX_TIMEOUT_S)
             except Empty:
                 return
-        chunk = self._waiting[:MAX_PER_START]
-        suspects = self._attempts.suspects(chunk)
-        self._start([entry for entry in chunk if entry.job_id not in suspects])
-        self._suspects.extend(entry for entry in chunk if entry.job_id in suspects)
+        self._start(self._waiting[:MAX_PER_START], alone=False)
         self._waiting = self._waiting[MAX_PER_START:]
 
-    def _start(self, entries: Sequence[Entry]) -> None:
-        answers = self._attempts.start(entries)
-        started = [answer for answer in answers if isinstance(answer, Attempt)]
+    def _start(self, entries: Sequence[Entry], *, alone: bool) -> None:
+        answers = self._attempts.start(entries, stage="tokenise", spare_suspects=not alone)
+        self._begun = [answer for answer in answers if isinstance(answer, Attempt)]
+        self._is_noted = self._is_noted or bool(self._begun)
         refused = [answer for answer in answers if not isinstance(answer, Attempt)]
-        self._held.begin(started)
-        self._held.remove(refusal.entry for refusal in refused)
-        for refusal in refused:
+        self._suspects.extend(refusal.entry for refusal in refused if refusal.reason == "suspect")
+        over = [refusal for refusal in refused if refusal.reason != "suspect"]
+        self._held.begin(self._begun)
+        self._held.remove(refusal.entry for refusal in over)
+        for refusal in over:
             if refusal.reason not in {"lost", "stale"}:
                 log.warning("entry %s:%s: %s", *refusal.entry.place, refusal.reason)
-        together = [attempt for attempt in started if not attempt.suspect]
-        alone = [[attempt] for attempt in started if attempt.suspect]
-        self._begun.extend(group for group in (together, *alone) if group)
 
     def _prepare(self, group: Sequence[Attempt]) -> None:
-        """Make rows of a group. They are passed on last, so that all of it may be repeated after an outage."""
-        self._attempts.mark("tokenise", [attempt.job_id for attempt in group])
+        """Make rows of a group. They are passed on last, so that all before may be repeated after an outage."""
         found = _Sorted()
         self._tokenise(self._decode(group, found), found)
         if found.unreadable:
             self._attempts.bury(found.unreadable)
         if found.failed:
             self._attempts.fail(found.failed)
-        self._attempts.mark("tokenise", ())
         self._held.remove(fault.attempt.entry for fault in (*found.unreadable, *found.failed))
-        for job in found.ready:
-            self._pass_on(job)
+        self._alone = group[0].entry if group[0].suspect else None
+        self._begun = []
+        self._hopper.put([row for job in found.ready for row in self._rows(job)])
+        self._clear_note()
+
+    def _clear_note(self) -> None:
+        """Take back what `start` noted: these jobs are tokens by now. The device has begun with them meanwhile."""
+        try:
+            self._attempts.mark("tokenise", ())
+        except CordwoodError as error:
+            log.warning("jobs stay noted as being tokenised: %s", error)
+        else:
+            self._is_noted = False
 
     def _decode(self, group: Sequence[Attempt], found: _Sorted) -> list[_Ready]:
         """Read the payloads; the jobs returned have no tokens yet."""
@@ -172,7 +178,8 @@ class Preparer:
             found.ready.append(replace(job, tokens=tokens[position:end]))
             position = end
 
-    def _pass_on(self, job: _Ready) -> None:
+    def _rows(self, job: _Ready) -> list[Row]:
+        """Expect a job's rows, and return them."""
         attempt = job.attempt
         earlier = self._assembly.expect(attempt, job.payload.metadata, job.tokens)
         if earlier is not None:
@@ -180,8 +187,7 @@ class Preparer:
             self._hopper.discard({attempt.job_id})
             if earlier.entry.place != attempt.entry.place:
                 self._held.remove([earlier.entry])
-        rows = [
+        return [
             Row(attempt.job_id, index, item, attempt.entry.arrived_s, attempt.suspect)
             for index, item in enumerate(job.tokens)
         ]
-        self._hopper.put(rows)

@@ -87,7 +87,9 @@ class OverlappingRunner:
 
     def run_once(self) -> None:
         """Run batches as long as they come one upon the other; none is left on the device afterwards."""
+        self._signals.device_idle.set()
         begun = self._begin_next(STAGED_TIMEOUT_S, None)
+        self._signals.device_idle.clear()
         if begun is None:
             self._marks.write(())
         while begun is not None:

@@ -36,7 +36,7 @@ class Stager:
 
     def run_once(self) -> None:
         """Lay out the next batch, waiting for one a bounded time, and for room as long as the worker works."""
-        batch = self._hopper.take()
+        batch = self._hopper.take(idle=self._signals.device_idle.is_set)
         if batch is None:
             return
         staged = Staged(batch, self._lay_out(batch))

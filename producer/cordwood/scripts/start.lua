@@ -1,18 +1,21 @@
 #!lua flags=allow-oom
 -- Begins an attempt at jobs whose entries this consumer holds.
 -- KEYS   fixed, then one record per entry
--- ARGV   consumer, dead_ttl_ms, takeovers that make a suspect; then per entry: lane, entry ID, job ID ('' if the entry
---        names none that is acceptable), token (random, per call)
+-- ARGV   consumer, dead_ttl_ms, takeovers that make a suspect, stage under which the jobs begun are noted as by `mark`
+--        ('' for no note), 1 to begin no suspect; then per entry: lane, entry ID, job ID ('' if the entry names none
+--        that is acceptable), token (random, per call)
 -- returns per entry a list:
 --        'go', payload, attempt, 1 if a suspect   - run it
+--        'suspect'  - not begun as asked: to be begun alone
 --        'lost'     - another consumer has the entry now; forget it
 --        'stale'    - the record is final or names another entry; acknowledged and deleted
 --        'expired', 'dead', 'ghost' (no record), 'bad' (not a record) - ended here; forget it
 -- repeat with the same token: the same 'go', nothing counted
 -- include: keys clock record lane settle
 
-local consumer, dead_ttl, most_takeovers, WIDTH = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), 4
-local DASH = string.byte('-')
+local consumer, dead_ttl, most_takeovers = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local stage, spares_suspects = ARGV[4], ARGV[5] == '1'
+local DASH, WIDTH, HEAD = string.byte('-'), 4, 5
 
 local function before(a, b)
   -- IDs of one length with the dash at one place, as all are until the year 2286, compare as they stand.
@@ -25,7 +28,7 @@ end
 
 -- One XPENDING over the range of the call's entries tells what this consumer owns.
 local first, last, owned = {}, {}, {}
-for at = 3, #ARGV - 1, WIDTH do
+for at = HEAD, #ARGV - 1, WIDTH do
   local lane, entry = ARGV[at + 1], ARGV[at + 2]
   if not first[lane] or before(entry, first[lane]) then first[lane] = entry end
   if not last[lane] or before(last[lane], entry) then last[lane] = entry end
@@ -81,6 +84,7 @@ local function begin(f, key, id, token)
     end
     counted = suspect
   end
+  if suspect and spares_suspects then return refused('suspect') end
   if counted and attempts >= number(f[5]) then
     local code = suspect and 'worker-died' or 'max-attempts'
     local text = suspect and 'every worker that ran it died' or 'no attempt is left'
@@ -111,10 +115,14 @@ local function attempt_at(key, lane, entry, id, token)
   return refused(refuse(rec, why, lane, entry, id))
 end
 
-local answers = {}
-for at = 3, #ARGV - 1, WIDTH do
-  local i = (at - 3) / WIDTH + 1
+local answers, begun_ids = {}, {}
+for at = HEAD, #ARGV - 1, WIDTH do
+  local i = (at - HEAD) / WIDTH + 1
   answers[i] = attempt_at(KEYS[FIRST_RECORD + i - 1], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+  if answers[i][1] == 'go' then begun_ids[#begun_ids + 1] = ARGV[at + 3] end
 end
 flush_settled()
+if stage ~= '' and #begun_ids > 0 then
+  redis.call('HSET', K.batch, consumer .. ':' .. stage, table.concat(begun_ids, ' '))
+end
 return answers

@@ -39,27 +39,26 @@ class Attempts:
         self._queue = queue
         self._dead_ttl_ms = round(dead_ttl_s * 1000)
 
-    def start(self, entries: Sequence[Entry]) -> list[Attempt | Refusal]:
-        """Begin an attempt at each entry's job, in order; a Refusal means that the entry is to be forgotten."""
+    def start(
+        self, entries: Sequence[Entry], *, stage: str = "", spare_suspects: bool = False
+    ) -> list[Attempt | Refusal]:
+        """Begin an attempt at each entry's job, in order; a Refusal means that the entry is to be forgotten.
+
+        With a stage the jobs begun are noted, as by `mark`. With `spare_suspects` a job that a worker that died had on
+        its device is refused as `suspect`: that entry is to be begun alone.
+        """
         answers: list[Attempt | Refusal] = []
         for first in range(0, len(entries), MAX_JOBS_PER_CALL):
             chunk = entries[first : first + MAX_JOBS_PER_CALL]
             base = secrets.token_hex(8)
             tokens = [f"{base}.{position}" for position in range(len(chunk))]
-            args: list[str | int] = [self._queue.consumer, self._dead_ttl_ms, MOST_TAKEOVERS]
+            head = (self._queue.consumer, self._dead_ttl_ms, MOST_TAKEOVERS, stage, int(spare_suspects))
+            args: list[str | int] = [*head]
             for entry, token in zip(chunk, tokens, strict=True):
                 args += [entry.lane, entry.entry_id, entry.job_id, token]
             reply = self._queue.call("start", [entry.job_id for entry in chunk], args)
             answers += map(_read_start, chunk, tokens, reply)
         return answers
-
-    def suspects(self, entries: Sequence[Entry]) -> set[str]:
-        """Return the IDs of those jobs that a worker that died had on its device: each is to be begun alone."""
-        job_ids = list({entry.job_id for entry in entries})
-        if not job_ids:
-            return set()
-        flags = self._queue.commands(("SMISMEMBER", self._queue.keys.named("suspects"), *job_ids))[0]
-        return {job_id for job_id, flag in zip(job_ids, flags, strict=True) if flag}
 
     def mark(self, stage: str, job_ids: Iterable[str]) -> None:
         """Note which jobs are about to be tokenised (`tokenise`) or computed (`run`); none clears the note."""

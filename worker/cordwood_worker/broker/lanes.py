@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from redis.exceptions import ResponseError
@@ -43,11 +44,19 @@ class LaneReader:
         entries = self._read_shares(shares(room))
         left = room - len(entries)
         if entries and left > 0:
-            entries += self._read_shares(dict.fromkeys(LANES, left), most=left)
+            entries += self.read_in_turn(LANES, left)
         if entries or block_ms <= 0:
             return entries
-        streams = {self._queue.keys.lane(lane): ">" for lane in ALL_LANES}
-        return self._read_group(max(1, room // len(ALL_LANES)), ("BLOCK", block_ms), streams)
+        share = max(1, room // len(ALL_LANES))
+        return self._entries(self._execute(self._group_read(share, ("BLOCK", block_ms), ALL_LANES)))
+
+    def read_in_turn(self, lanes: Iterable[str], most: int) -> list[Entry]:
+        """Read these lanes one after the other, up to `most` entries in all; raises as `read` does."""
+        entries: list[Entry] = []
+        for lane in lanes:
+            if len(entries) < most:
+                entries += self._entries(self._execute(self._group_read(most - len(entries), (), [lane])))
+        return entries
 
     def fetch(self, places: list[tuple[str, str]]) -> list[Entry]:
         """Read entries that are pending for this consumer already; those deleted meanwhile are acknowledged."""
@@ -70,28 +79,23 @@ class LaneReader:
             return False
         return True
 
-    def _read_shares(self, counts: Mapping[str, int], most: int | None = None) -> list[Entry]:
-        """Read each lane up to its count, in one round trip unless `most` bounds all of them together."""
-        entries: list[Entry] = []
-        for lane, count in counts.items():
-            wanted = count if most is None else min(count, most - len(entries))
-            if wanted > 0:
-                entries += self._read_group(wanted, (), {self._queue.keys.lane(lane): ">"})
-        return entries
+    def _read_shares(self, counts: Mapping[str, int]) -> list[Entry]:
+        """Read each lane up to its count, in one round trip."""
+        reads = [self._group_read(count, (), [lane]) for lane, count in counts.items() if count > 0]
+        with _missing_groups_told(), self._queue.redis.pipeline(transaction=False) as pipeline:
+            for read in reads:
+                pipeline.execute_command(*read)
+            replies = pipeline.execute()
+        return [entry for reply in replies for entry in self._entries(reply)]
 
-    def _read_group(self, count: int, block: tuple[str | int, ...], streams: Mapping[str, str]) -> list[Entry]:
+    def _group_read(self, count: int, block: tuple[str | int, ...], lanes: Iterable[str]) -> tuple[str | int, ...]:
+        streams = [self._queue.keys.lane(lane) for lane in lanes]
         head = ("XREADGROUP", "GROUP", GROUP, self._queue.consumer, "COUNT", count)
-        return self._entries(self._execute((*head, *block, "STREAMS", *streams, *streams.values())))
+        return (*head, *block, "STREAMS", *streams, *(">" for _ in streams))
 
     def _execute(self, command: tuple[str | int, ...]) -> Any:
-        with connection.translated_errors():
-            try:
-                return self._queue.redis.execute_command(*command)
-            except ResponseError as error:
-                # A blocked read whose stream is deleted says UNBLOCKED; the next one says NOGROUP. They are one thing.
-                if "NOGROUP" in str(error) or "UNBLOCKED" in str(error):
-                    raise GroupMissing(str(error)) from error
-                raise
+        with _missing_groups_told():
+            return self._queue.redis.execute_command(*command)
 
     def _entries(self, reply: list[Any] | None) -> list[Entry]:
         lanes = {self._queue.keys.lane(lane).encode(): lane for lane in ALL_LANES}
@@ -105,6 +109,19 @@ class LaneReader:
         known = fields or {}
         job_id, hint = acceptable_id(known.get(b"id", b"")), read_hint(known.get(b"n", b""))
         return Entry(lane, entry_id.decode(), job_id, hint, self._clock())
+
+
+@contextmanager
+def _missing_groups_told() -> Iterator[None]:
+    """Raise GroupMissing where the server says in one of its ways that a stream or its group is gone."""
+    with connection.translated_errors():
+        try:
+            yield
+        except ResponseError as error:
+            # A blocked read whose stream is deleted says UNBLOCKED; the next one says NOGROUP. They are one thing.
+            if "NOGROUP" in str(error) or "UNBLOCKED" in str(error):
+                raise GroupMissing(str(error)) from error
+            raise
 
 
 def shares(room: int) -> dict[str, int]:
