@@ -46,7 +46,7 @@ class Tokeniser:
         """Return the tokens of each text, in order; raise ValueError for a pair of texts."""
         texts = [self._prompt + single_text(item, index) for index, item in enumerate(inputs)]
         cut = [text[: self._first_cut] if self._cuts else text for text in texts]
-        encodings = self._own.encode_batch(cut)
+        encodings = self._own.encode_batch_fast(cut)
         return [
             self._tokens(encoding if len(part) == len(text) or _is_settled(encoding) else self._look_further(text))
             for text, part, encoding in zip(texts, cut, encodings, strict=True)
