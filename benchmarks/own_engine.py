@@ -16,7 +16,8 @@ from benchmarks.corpus import SPECIAL_TOKENS, Corpus, build_corpus
 from cordwood.settings import QueueSettings, Settings
 from cordwood_worker.backends import load_backend
 from cordwood_worker.batch import Batch, Row
-from cordwood_worker.collect import BatchLimits, Collector, packed_cost, padded_cost
+from cordwood_worker.collect import Collector
+from cordwood_worker.draft import BatchLimits, packed_cost, padded_cost
 from cordwood_worker.hopper import Hopper
 from cordwood_worker.prepare import MAX_PER_START
 

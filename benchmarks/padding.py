@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from cordwood_worker.batch import Batch, Row, Tokens
-from cordwood_worker.collect import BatchLimits, Collector
+from cordwood_worker.collect import Collector
+from cordwood_worker.draft import BatchLimits
 
 AHEAD: Final = 64
 TOKENS: Final = 2048

@@ -19,6 +19,7 @@ from cordwood_worker.broker.connection import QueueConnection
 from cordwood_worker.broker.lanes import LaneReader
 from cordwood_worker.broker.upkeep import Upkeep
 from cordwood_worker.entry import Attempt
+from cordwood_worker.lanes import LanePolicy
 
 PAYLOAD_BYTES: Final = 300
 RESULT_BYTES: Final = 1536
@@ -35,8 +36,8 @@ class Bench:
         self.keys: Keys = queue_keys("bench")
         self.jobs = jobs
         queue = QueueConnection(self.redis, self.keys, "bench.1.a")
-        self._attempts = Attempts(queue, 3600.0)
-        self._reader = LaneReader(queue, perf_counter)
+        self._attempts = Attempts(queue, 3600.0, perf_counter)
+        self._reader = LaneReader(queue, perf_counter, LanePolicy())
         self._reader.create_groups()
         Upkeep(queue, heartbeat_s=2.0, ttl_s=3600.0, clock=perf_counter).beat(b"")
 

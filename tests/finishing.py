@@ -18,6 +18,7 @@ from cordwood_worker.broker.connection import QueueConnection
 from cordwood_worker.broker.lanes import LaneReader
 from cordwood_worker.broker.upkeep import Upkeep
 from cordwood_worker.entry import Attempt, Refusal
+from cordwood_worker.lanes import LanePolicy
 from cordwood_worker.testing import fault_vector
 from tests.waiting import wait_until
 
@@ -43,9 +44,9 @@ class HandWorker:
         self.fingerprint = fingerprint
         self.redis = connection.connect(url)
         server = QueueConnection(self.redis, self.keys, self.consumer)
-        self.attempts = Attempts(server, DEAD_TTL_S)
+        self.attempts = Attempts(server, DEAD_TTL_S, time.monotonic)
         self.upkeep = Upkeep(server, heartbeat_s=HEARTBEAT_S, ttl_s=HEARTBEAT_TTL_S, clock=time.monotonic)
-        self.lanes = LaneReader(server, time.monotonic)
+        self.lanes = LaneReader(server, time.monotonic, LanePolicy())
 
     def __enter__(self) -> Self:
         self.lanes.create_groups()

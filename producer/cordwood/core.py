@@ -36,6 +36,7 @@ class JobOptions(TypedDict, total=False):
     task: str | None
     lane: str
     delay_s: float
+    deadline_s: float | None
     expires_s: float | None
     max_attempts: int | None
     result_ttl_s: float | None

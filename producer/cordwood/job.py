@@ -30,9 +30,10 @@ class Job:
     """One unit of work: the inputs of one task, and what is to become of it.
 
     `inputs` are texts or pairs of texts, 1 to `max_inputs`. Times are in seconds from the moment that the server
-    accepts the job: `delay_s` before it becomes ready, `expires_s` until it ends as expired if it was not started,
-    `result_ttl_s` that its outcome is kept (0 for ever; None takes the client's setting). `metadata` comes back with
-    the result.
+    accepts the job: `delay_s` before it becomes ready, `deadline_s` until it had better be done, `expires_s` until it
+    ends as expired if it was not started, `result_ttl_s` that its outcome is kept (0 for ever; None takes the client's
+    setting). Among a lane's jobs that a worker has fetched the earliest deadline is first; one that is late still runs.
+    `metadata` comes back with the result.
     """
 
     inputs: tuple[Input, ...]
@@ -40,6 +41,7 @@ class Job:
     task: str | None = None
     lane: str = "normal"
     delay_s: float = 0.0
+    deadline_s: float | None = None
     expires_s: float | None = None
     max_attempts: int | None = None
     result_ttl_s: float | None = None
@@ -81,6 +83,7 @@ class EncodedJob:
     expires_ms: int
     max_attempts: int
     result_ttl_ms: int
+    deadline_ms: int = 0
 
     @property
     def size(self) -> int:
@@ -135,9 +138,10 @@ def encode_job(job: Job, limits: JobLimits, defaults: Job, *, index: int | None 
         digest=blake2b(payload, digest_size=DIGEST_BYTES).digest(),
         length_hint=-(-input_bytes // 4),
         delay_ms=_milliseconds("delay_s", job.delay_s, index),
-        expires_ms=0 if job.expires_s is None else max(1, _milliseconds("expires_s", job.expires_s, index)),
+        expires_ms=_time_limit_ms("expires_s", job.expires_s, index),
         max_attempts=1 if attempts is None else attempts,
         result_ttl_ms=_result_ttl_ms(0.0 if result_ttl_s is None else result_ttl_s, index),
+        deadline_ms=_time_limit_ms("deadline_s", job.deadline_s, index),
     )
 
 
@@ -264,6 +268,11 @@ def _milliseconds(name: str, seconds: object, index: int | None) -> int:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < 1e9:
         raise InvalidInput(f"{name} {seconds!r} is not a number of seconds from 0 to 1e9{_at(index)}", index=index)
     return round(seconds * 1000)
+
+
+def _time_limit_ms(name: str, seconds: float | None, index: int | None) -> int:
+    """Return 0 for no limit, and at least 1 for any."""
+    return 0 if seconds is None else max(1, _milliseconds(name, seconds, index))
 
 
 def _result_ttl_ms(seconds: float, index: int | None) -> int:

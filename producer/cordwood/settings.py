@@ -23,6 +23,7 @@ from cordwood.setting_sources import Source, read_environment, read_flags, read_
 MAX_PAYLOAD_BYTES: Final = 256 * 1024 * 1024
 """Half of what a server accepts in one value (512 MiB): above it, it closes the connection without a word."""
 
+LANE_WEIGHTS: Final = re.compile(r"[1-9]\d{0,5}(:[1-9]\d{0,5}){2}", re.ASCII)
 _SECRET: Final = re.compile(r"(?i).*(password|passwd|secret|token|key)")
 _SHOWN_CHARACTERS: Final = 80
 
@@ -59,6 +60,12 @@ def _queue_name(name: str) -> str:
     if QUEUE_NAME.fullmatch(name) is None:
         raise PydanticCustomError("queue_name", "a queue's name is 1 to 64 characters of A-Z a-z 0-9 . _ -")
     return name
+
+
+def _lane_weights(text: str) -> str:
+    if text != "strict" and LANE_WEIGHTS.fullmatch(text) is None:
+        raise PydanticCustomError("lane_weights", "should be strict, or three whole numbers from 1 on, such as 6:3:1")
+    return text
 
 
 _NotBool = BeforeValidator(_refuse_bool)
@@ -119,6 +126,7 @@ class Settings(BaseModel):
     max_batch_rows: _Count = 256
     max_wait_ms: _Milliseconds = 2.0
     lookahead: _Count = 4
+    lane_weights: Annotated[str, AfterValidator(_lane_weights)] = "6:3:1"
     drain_s: _SecondsOrNone = 8.0
     result_ttl_s: _SecondsOrNone = 3600.0
     dead_ttl_s: _Seconds = 604_800.0

@@ -24,8 +24,9 @@ from cordwood.embedded import EmbeddedServer
 from cordwood.job import Job, JobLimits, encode_job
 from cordwood.keys import GROUP, queue_keys
 from cordwood.steps import ScriptCall
-from cordwood_worker import collect
+from cordwood_worker import draft
 from cordwood_worker.batch import Batch, Row, Tokens
+from cordwood_worker.collect import Collector
 
 TOKENS: Final = 2048
 ROWS: Final = 128
@@ -182,12 +183,12 @@ def _sorted_windows(ahead: int) -> Iterator[Batch]:
             window = []
 
 
-def _formed(ahead: int, max_bypass: int = 10**9, *, bias: float = collect.LONGER_ROWS_BIAS) -> Iterator[Batch]:
-    collector = collect.Collector(collect.BatchLimits(TOKENS, ROWS, 0.0, max_bypass))
+def _formed(ahead: int, max_bypass: int = 10**9, *, bias: float = draft.LONGER_ROWS_BIAS) -> Iterator[Batch]:
+    collector = Collector(draft.BatchLimits(TOKENS, ROWS, 0.0, max_bypass))
     for row in _rows():
         collector.add([row])
         # The bias is a constant of the product; only here is it another.
-        with patch.object(collect, "LONGER_ROWS_BIAS", bias):
+        with patch.object(draft, "LONGER_ROWS_BIAS", bias):
             batch = collector.take(1.0) if collector.tokens >= ahead * TOKENS else None
         if batch is not None:
             yield batch

@@ -18,6 +18,7 @@ from cordwood_worker.broker.lanes import LaneReader
 from cordwood_worker.broker.upkeep import Upkeep
 from cordwood_worker.entry import Attempt, Entry, Refusal
 from cordwood_worker.held import Held, Room
+from cordwood_worker.lanes import LanePolicy
 from tests.interleaving.world import Fault, World
 
 DEAD_TTL_S = 10.0**7
@@ -48,8 +49,8 @@ class Actor:
         self._held = Held(Room(10_000, 10**9))
         self._waiting: list[Entry] = []
         self._started: list[Attempt] = []
-        self._attempts = Attempts(self.connection, DEAD_TTL_S)
-        self._reader = LaneReader(self.connection, lambda: 0.0)
+        self._attempts = Attempts(self.connection, DEAD_TTL_S, lambda: 0.0)
+        self._reader = LaneReader(self.connection, lambda: 0.0, LanePolicy())
         self._upkeep = Upkeep(self.connection, heartbeat_s=HEARTBEAT_S, ttl_s=TTL_S, clock=lambda: 0.0)
 
     def beat(self) -> None:

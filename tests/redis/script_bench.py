@@ -11,6 +11,7 @@ from cordwood_worker.broker.attempts import Attempts, Done, Fault
 from cordwood_worker.broker.lanes import LaneReader
 from cordwood_worker.broker.upkeep import Upkeep
 from cordwood_worker.entry import Attempt, Entry
+from cordwood_worker.lanes import LanePolicy
 from tests.interleaving.actors import DEAD_TTL_S, HEARTBEAT_S, TTL_S, FaultyConnection
 from tests.interleaving.world import World
 
@@ -36,8 +37,8 @@ class Hand:
         connection = FaultyConnection(world.redis, world.keys, name, world)
         self.name = name
         self.connection = connection
-        self.attempts = Attempts(connection, DEAD_TTL_S)
-        self.reader = LaneReader(connection, lambda: 0.0)
+        self.attempts = Attempts(connection, DEAD_TTL_S, lambda: 0.0)
+        self.reader = LaneReader(connection, lambda: 0.0, LanePolicy())
         self.upkeep = Upkeep(connection, heartbeat_s=HEARTBEAT_S, ttl_s=TTL_S, clock=lambda: 0.0)
         self.reader.create_groups()
         self.upkeep.beat(b"")

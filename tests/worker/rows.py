@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from cordwood_worker.batch import Batch, Row, Tokens
 
 
-def make_row(number: int, length: int, arrived_s: float = 0.0, *, job: str = "", suspect: bool = False) -> Row:
+def make_row(
+    number: int,
+    length: int,
+    arrived_s: float = 0.0,
+    *,
+    job: str = "",
+    suspect: bool = False,
+    lane: str = "normal",
+    deadline_s: float = inf,
+) -> Row:
     """A row that its job ID tells apart from all others."""
-    return Row(job or f"job-{number}", number, Tokens(range(length)), arrived_s, suspect)
+    return Row(job or f"job-{number}", number, Tokens(range(length)), arrived_s, suspect, lane, deadline_s)
 
 
 def numbers(batch: Batch) -> list[int]:

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cordwood_worker.batch import Batch, Row
-from cordwood_worker.collect import BatchLimits, Collector, Cost, packed_cost, padded_cost
+from cordwood_worker.collect import Collector
+from cordwood_worker.draft import BatchLimits, Cost, packed_cost, padded_cost
 from tests.worker.rows import make_row, numbers
 
 brisk = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cordwood_worker.batch import Batch, Row
-from cordwood_worker.collect import BatchLimits, Collector
+from cordwood_worker.collect import Collector
+from cordwood_worker.draft import BatchLimits
 from tests.worker.rows import make_row
 
 brisk = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

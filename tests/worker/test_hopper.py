@@ -6,7 +6,8 @@ import threading
 import time
 
 from cordwood_worker.batch import Batch, Row, Tokens
-from cordwood_worker.collect import BatchLimits, Collector
+from cordwood_worker.collect import Collector
+from cordwood_worker.draft import BatchLimits
 from cordwood_worker.hopper import Hopper
 
 

@@ -12,7 +12,8 @@ from cordwood.errors import ServerUnavailable
 from cordwood.job import Job, JobLimits, encode_job
 from cordwood_worker.assembly import Assembly
 from cordwood_worker.broker.attempts import Attempts, Fault
-from cordwood_worker.collect import BatchLimits, Collector
+from cordwood_worker.collect import Collector
+from cordwood_worker.draft import BatchLimits
 from cordwood_worker.entry import Attempt, Entry, Refusal
 from cordwood_worker.flow import Flow
 from cordwood_worker.held import Held, Room

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cordwood_worker.backends import DeviceBroken, OverlappingBackend
 from cordwood_worker.batch import Batch, RowFailure, RowOutput
-from cordwood_worker.collect import padded_cost
+from cordwood_worker.draft import padded_cost
 from cordwood_worker.flow import Computed, Flow, Signals
 from cordwood_worker.run import OverlappingRunner
 from cordwood_worker.stage import Staged, Stager

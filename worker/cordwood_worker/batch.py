@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ class Tokens:
 class Row:
     """One tokenised input on its way to the device, and the job and position it came from.
 
-    `arrived_s` is the worker's monotonic time at which its job was fetched; `suspect` marks a job that was in the
-    hands of a worker that died, and must run apart from others.
+    `arrived_s` is the worker's monotonic time at which its job was fetched, `deadline_s` that by which it should be
+    done; `suspect` marks a job that was in the hands of a worker that died, and must run apart from others.
     """
 
     job_id: str
@@ -37,6 +38,8 @@ class Row:
     tokens: Tokens
     arrived_s: float
     suspect: bool = False
+    lane: str = "normal"
+    deadline_s: float = inf
 
     @property
     def length(self) -> int:

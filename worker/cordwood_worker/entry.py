@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +27,18 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A job that was started: whoever has its token may end it, and nobody else (invariant 3)."""
+    """A job that was started: whoever has its token may end it, and nobody else (invariant 3).
+
+    `lane` is the job's own, where its entry may be in `again`; `deadline_s` is the worker's monotonic time.
+    """
 
     entry: Entry
     token: str
     number: int
     suspect: bool
     payload: bytes
+    lane: str = "normal"
+    deadline_s: float = inf
 
     @property
     def job_id(self) -> str:

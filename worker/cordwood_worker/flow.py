@@ -7,7 +7,8 @@ from queue import Queue
 from threading import Event
 from typing import TYPE_CHECKING
 
-from cordwood_worker.collect import Cost, padded_cost
+from cordwood_worker.cost_model import CostModel, padded_work
+from cordwood_worker.draft import Cost, padded_cost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +35,10 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """The way of a job through a worker; every queue on it is bounded. `cost` is what its batches cost the device."""
+    """The way of a job through a worker; every queue on it is bounded.
+
+    `cost` is what a batch costs of its budget, `costs` what batches cost in time.
+    """
 
     held: Held
     hopper: Hopper
@@ -42,6 +46,7 @@ class Flow:
     inbox: Queue[list[Entry]]
     outbox: Queue[Computed]
     cost: Cost = padded_cost
+    costs: CostModel = field(default_factory=lambda: CostModel(padded_work))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from threading import Condition
 from typing import TYPE_CHECKING, Final
 
@@ -12,8 +13,11 @@ if TYPE_CHECKING:
 
     from cordwood_worker.batch import Batch, Row
     from cordwood_worker.collect import Collector
+    from cordwood_worker.cost_model import CostModel
 
 LONGEST_WAIT_S: Final = 0.5
+CAUTION: Final = 1.5
+"""A batch with a deadline is begun so many times its predicted duration before it."""
 
 
 def always() -> bool:
@@ -22,10 +26,14 @@ def always() -> bool:
 
 
 class Hopper:
-    """Rows go in as they are prepared; batches come out when the former says so, or for a device that is idle."""
+    """Rows go in as they are prepared; batches come out when the former says so, or for a device that is idle.
 
-    def __init__(self, collector: Collector, clock: Callable[[], float]) -> None:
+    With `costs` an idle device waits for more rows only where that saves time, and for no deadline too long.
+    """
+
+    def __init__(self, collector: Collector, clock: Callable[[], float], costs: CostModel | None = None) -> None:
         self._collector = collector
+        self._costs = costs
         self._patience = Patience(collector.limits.max_wait_s)
         self._clock = clock
         self._changed = Condition()
@@ -71,13 +79,34 @@ class Hopper:
             batch = self._next(idle)
             if batch is not None:
                 return batch
-            due_in_s = self._collector.due_in_s(self._clock())
-            self._changed.wait(LONGEST_WAIT_S if due_in_s is None else min(due_in_s, LONGEST_WAIT_S))
+            self._changed.wait(self._wait_s(idle))
             return None if self._is_closed() else self._next(idle)
 
     def _next(self, idle: Callable[[], bool]) -> Batch | None:
         now_s = self._clock()
-        return self._collector.take(now_s, flush=idle() and not self._patience.pays(now_s))
+        return self._collector.take(now_s, flush=idle() and not self._is_worth_waiting(now_s))
+
+    def _wait_s(self, idle: Callable[[], bool]) -> float:
+        """How long nothing changes by the passing of time alone, at most `LONGEST_WAIT_S`."""
+        now_s = self._clock()
+        due_in_s = self._collector.due_in_s(now_s)
+        if due_in_s is None:
+            return LONGEST_WAIT_S
+        begin_in_s = self._begin_by_s() - now_s if idle() else inf
+        return max(0.0, min(due_in_s, begin_in_s, LONGEST_WAIT_S))
+
+    def _is_worth_waiting(self, now_s: float) -> bool:
+        known = self._costs is not None and self._costs.is_known
+        saved_s = self._costs.coefficients.batch_s if self._costs is not None and known else inf
+        return self._patience.pays(now_s, saved_s) and now_s < self._begin_by_s()
+
+    def _begin_by_s(self) -> float:
+        """When the next batch must begin for the earliest deadline to be kept; inf if there is none."""
+        deadline_s = self._collector.deadline_s
+        if deadline_s == inf or self._costs is None:
+            return deadline_s
+        tokens = min(self._collector.tokens, self._collector.limits.max_tokens)
+        return deadline_s - CAUTION * self._costs.seconds_of(tokens)
 
     def _is_closed(self) -> bool:
         """Whether it was closed, asked again after a wait, in which another thread may have done so."""

@@ -19,7 +19,9 @@ from cordwood_worker.broker.connection import QueueConnection
 from cordwood_worker.broker.counters import Counters
 from cordwood_worker.broker.lanes import LaneReader
 from cordwood_worker.broker.upkeep import Upkeep
-from cordwood_worker.collect import BatchLimits, Collector, packed_cost, padded_cost
+from cordwood_worker.collect import Collector
+from cordwood_worker.cost_model import CostModel, packed_work, padded_work
+from cordwood_worker.draft import BatchLimits, packed_cost, padded_cost
 from cordwood_worker.fetch import BLOCK_MS, Fetcher
 from cordwood_worker.finish import Finisher
 from cordwood_worker.flow import Flow, Signals
@@ -27,6 +29,7 @@ from cordwood_worker.heartbeat import Heartbeat, Renewal
 from cordwood_worker.held import Held, Room
 from cordwood_worker.hopper import Hopper
 from cordwood_worker.janitor import Janitor
+from cordwood_worker.lanes import LanePolicy
 from cordwood_worker.prepare import Preparer
 from cordwood_worker.run import OverlappingRunner, Runner
 from cordwood_worker.stage import Staged, Stager
@@ -88,10 +91,10 @@ def open_server(settings: Settings, url: str, keys: Keys, consumer: str) -> Serv
     reads = QueueConnection(connection.connect(url, READ_PATIENCE, max_connections=2), keys, consumer)
     beat_s, ttl_s = settings.heartbeat_s, settings.heartbeat_ttl_s
     return Server(
-        attempts=Attempts(scripts, settings.dead_ttl_s),
+        attempts=Attempts(scripts, settings.dead_ttl_s, time.monotonic),
         upkeep=Upkeep(scripts, heartbeat_s=beat_s, ttl_s=ttl_s, clock=time.monotonic),
         counters=Counters(scripts),
-        reader=LaneReader(reads, time.monotonic),
+        reader=LaneReader(reads, time.monotonic, LanePolicy.parse(settings.lane_weights)),
     )
 
 
@@ -99,13 +102,16 @@ def open_flow(settings: Settings, limits: BatchLimits, backend: Backend) -> Flow
     """Make the bounded ways between the stages."""
     ahead = settings.lookahead
     cost = packed_cost if backend.spec.packed else padded_cost
+    costs = CostModel(packed_work if backend.spec.packed else padded_work)
+    collector = Collector(limits, cost, LanePolicy.parse(settings.lane_weights))
     return Flow(
         held=Held(Room(rows=ahead * limits.max_rows, tokens=ahead * limits.max_tokens)),
-        hopper=Hopper(Collector(limits, cost), time.monotonic),
+        hopper=Hopper(collector, time.monotonic, costs),
         assembly=Assembly(backend.spec, settings.max_result_bytes),
         inbox=Queue(maxsize=ahead),
         outbox=Queue(maxsize=BATCHES_TO_STORE),
         cost=cost,
+        costs=costs,
     )
 
 

@@ -188,6 +188,14 @@ class Preparer:
             if earlier.entry.place != attempt.entry.place:
                 self._held.remove([earlier.entry])
         return [
-            Row(attempt.job_id, index, item, attempt.entry.arrived_s, attempt.suspect)
+            Row(
+                attempt.job_id,
+                index,
+                item,
+                attempt.entry.arrived_s,
+                suspect=attempt.suspect,
+                lane=attempt.lane,
+                deadline_s=attempt.deadline_s,
+            )
             for index, item in enumerate(job.tokens)
         ]

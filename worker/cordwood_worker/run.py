@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from cordwood.errors import CordwoodError
 from cordwood_worker.backends import CountingBackend, DeviceBroken
+from cordwood_worker.batch import RowFailure
 from cordwood_worker.budget import LearnedBudget
 from cordwood_worker.execute import Outputs, RowOutcome, execute, let_go
 from cordwood_worker.flow import Computed
@@ -175,14 +176,20 @@ class Marks:
 
 
 class WayOut:
-    """The way from the device to the finisher, which has room for a few batches."""
+    """The way from the device to the finisher, which has room for a few batches; here their times are learned."""
 
     def __init__(self, flow: Flow, signals: Signals) -> None:
         self._outbox = flow.outbox
+        self._costs = flow.costs
         self._signals = signals
 
     def pass_on(self, computed: Computed) -> None:
-        """Hand on a batch, waiting for room until the worker ends."""
+        """Hand on a batch, waiting for room until the worker ends.
+
+        A batch that went wrong in any way ran more than once, and its time says nothing about others.
+        """
+        if not computed.counts and not any(isinstance(row, RowFailure) for row in computed.rows):
+            self._costs.note(computed.batch, computed.compute_s)
         while not self._signals.stop_all.is_set():
             try:
                 self._outbox.put(computed, timeout=PUT_TIMEOUT_S)

@@ -7,6 +7,7 @@ import os
 import secrets
 import socket
 import time
+from dataclasses import asdict
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
@@ -64,7 +65,7 @@ class Worker:
 
     def info(self) -> dict[str, object]:
         """What the registry shows of this worker."""
-        spec = self._backend.spec
+        spec, costs, max_tokens = self._backend.spec, self._flow.costs, self._flow.hopper.max_tokens
         return {
             "pid": os.getpid(),
             "host": socket.gethostname(),
@@ -77,7 +78,10 @@ class Worker:
             "precision": spec.precision,
             "backend": spec.backend,
             "held": len(self._flow.held),
-            "max_batch_tokens": self._flow.hopper.max_tokens,
+            "max_batch_tokens": max_tokens,
+            "tokens_per_s": costs.tokens_per_s(max_tokens),
+            "cost": asdict(costs.coefficients),
+            "cost_error": costs.error,
         }
 
     def run(self, *, burst: bool = False) -> ExitCode:

@@ -5,7 +5,7 @@
 --        ('' for no note), 1 to begin no suspect; then per entry: lane, entry ID, job ID ('' if the entry names none
 --        that is acceptable), token (random, per call)
 -- returns per entry a list:
---        'go', payload, attempt, 1 if a suspect   - run it
+--        'go', payload, attempt, 1 if a suspect, lane, ms until the deadline ('' if it has none)   - run it
 --        'suspect'  - not begun as asked: to be begun alone
 --        'lost'     - another consumer has the entry now; forget it
 --        'stale'    - the record is final or names another entry; acknowledged and deleted
@@ -71,6 +71,12 @@ local function refused(answer)
   return { answer }
 end
 
+-- The answer for a job that is to run. A deadline is soft: a job that is late already still runs.
+local function go(f, attempts, suspect)
+  local deadline = number(f[10])
+  return { 'go', f[8] or '', attempts, suspect and 1 or 0, f[9] or '', deadline > 0 and deadline - now or '' }
+end
+
 -- Begins an attempt at a job whose fields are `f`, in the order in which `attempt_at` reads them.
 -- A job that a dead worker left running costs no attempt, unless it may be what kills the workers.
 local function begin(f, key, id, token)
@@ -98,14 +104,12 @@ local function begin(f, key, id, token)
   if counted then attempts = attempts + 1 end
   redis.call('HSET', key, 'st', 'running', 'tk', token, 'at', attempts, 't1', now_text, 'wk', consumer)
   if takeovers ~= before_takeovers then redis.call('HSET', key, 'to', takeovers) end
-  return { 'go', f[8], attempts, suspect and 1 or 0 }
+  return go(f, attempts, suspect)
 end
 
 local function attempt_at(key, lane, entry, id, token)
-  local f = read_fields(key, 'st', 'tk', 'en', 'at', 'ma', 'to', 'ex', 'pl')
-  if f and f[1] == 'running' and f[2] == token then
-    return { 'go', f[8] or '', number(f[4]), is_suspect(id) and 1 or 0 }
-  end
+  local f = read_fields(key, 'st', 'tk', 'en', 'at', 'ma', 'to', 'ex', 'pl', 'ln', 'dl')
+  if f and f[1] == 'running' and f[2] == token then return go(f, number(f[4]), is_suspect(id)) end
   if not owned[lane][entry] then return refused('lost') end
   local expires = f and number(f[7]) or 0
   if f and LIVE[f[1]] and f[3] == lane .. ':' .. entry and not (expires > 0 and expires <= now) then

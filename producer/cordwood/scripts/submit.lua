@@ -2,13 +2,14 @@
 -- Accepts jobs. The one script, with replay, that a server without memory refuses.
 -- KEYS   fixed, then one record per job
 -- ARGV   max_depth, waiter mask of the caller; then per job:
---        id, lane, hint, payload, digest, delay_ms, expires_ms (0 none), max_attempts, result_ttl_ms (0 never)
+--        id, lane, hint, payload, digest, delay_ms, expires_ms (0 none), max_attempts, result_ttl_ms (0 never),
+--        deadline_ms (0 none)
 -- returns per job 'new', 'dup:<state>', 'conflict' (another digest) or 'bad';
 --        or 'full:depth' / 'full:memory' alone, and then nothing was written
 -- repeat 'dup:<state>'; the caller's waiter bit is set either way
 -- include: keys clock record lane
 
-local max_depth, mask, WIDTH = tonumber(ARGV[1]), tonumber(ARGV[2]), 9
+local max_depth, mask, WIDTH = tonumber(ARGV[1]), tonumber(ARGV[2]), 10
 local total = (#ARGV - 2) / WIDTH
 local limit = redis.call('HGET', K.meta, 'max_depth')
 if limit then max_depth = tonumber(limit) or max_depth end
@@ -52,8 +53,9 @@ if fresh > 0 then
 end
 
 local function accept(i, at)
-  local id, lane, hint, delay, expires = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7])
-  local deadline = expires > 0 and now + expires or 0
+  local id, lane, hint = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+  local delay, expires, deadline = tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7]), tonumber(ARGV[at + 10])
+  local expiry = expires > 0 and now + expires or 0
   local state, entry = 'queued', ''
   if delay > 0 then
     state = 'delayed'
@@ -61,10 +63,12 @@ local function accept(i, at)
   else
     entry = join(lane, id, hint)
   end
-  redis.call('HSET', KEYS[FIRST_RECORD + i - 1], 'v', 1, 'st', state, 'pl', ARGV[at + 4], 'dg', ARGV[at + 5],
-    'ln', lane, 'en', entry, 'at', 0, 'ma', ARGV[at + 8], 'wm', mask, 'ex', deadline, 't0', now_text,
+  local key = KEYS[FIRST_RECORD + i - 1]
+  redis.call('HSET', key, 'v', 1, 'st', state, 'pl', ARGV[at + 4], 'dg', ARGV[at + 5],
+    'ln', lane, 'en', entry, 'at', 0, 'ma', ARGV[at + 8], 'wm', mask, 'ex', expiry, 't0', now_text,
     'rt', ARGV[at + 9], 'hi', hint)
-  if deadline > 0 then redis.call('ZADD', K.expiring, deadline, id) end
+  if deadline > 0 then redis.call('HSET', key, 'dl', now + deadline) end
+  if expiry > 0 then redis.call('ZADD', K.expiring, expiry, id) end
 end
 
 for i = 1, total do

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
+from cordwood.keys import LANES
 from cordwood.scripts import MAX_BYTES_PER_CALL, MAX_JOBS_PER_CALL
 from cordwood_worker.broker.connection import QueueConnection
 from cordwood_worker.entry import Attempt, Entry, Refusal
 
 MOST_TAKEOVERS: Final = 5
 MAX_ERROR_CHARS: Final = 500
+_LANES: Final[Mapping[bytes | int | None, str]] = {lane.encode(): lane for lane in LANES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +38,10 @@ class Fault:
 class Attempts:
     """The scripts that begin and end attempts, on behalf of one worker."""
 
-    def __init__(self, queue: QueueConnection, dead_ttl_s: float) -> None:
+    def __init__(self, queue: QueueConnection, dead_ttl_s: float, clock: Callable[[], float]) -> None:
         self._queue = queue
         self._dead_ttl_ms = round(dead_ttl_s * 1000)
+        self._clock = clock
 
     def start(
         self, entries: Sequence[Entry], *, stage: str = "", spare_suspects: bool = False
@@ -57,7 +61,8 @@ class Attempts:
             for entry, token in zip(chunk, tokens, strict=True):
                 args += [entry.lane, entry.entry_id, entry.job_id, token]
             reply = self._queue.call("start", [entry.job_id for entry in chunk], args)
-            answers += map(_read_start, chunk, tokens, reply)
+            now_s = self._clock()
+            answers += [_read_start(*item, now_s) for item in zip(chunk, tokens, reply, strict=True)]
         return answers
 
     def mark(self, stage: str, job_ids: Iterable[str]) -> None:
@@ -108,17 +113,19 @@ class Attempts:
         return answers
 
 
-def _read_start(entry: Entry, token: str, reply: list[bytes | int | None]) -> Attempt | Refusal:
+def _read_start(entry: Entry, token: str, reply: list[bytes | int | None], now_s: float) -> Attempt | Refusal:
     kind = reply[0]
     if kind != b"go":
         return Refusal(entry, kind.decode() if isinstance(kind, bytes) else "bad")
-    _, payload, number, suspect = reply
+    _, payload, number, suspect, lane, left_ms = reply
     return Attempt(
         entry=entry,
         token=token,
         number=number if isinstance(number, int) else 0,
         suspect=suspect == 1,
         payload=payload if isinstance(payload, bytes) else b"",
+        lane=_LANES.get(lane, "normal"),
+        deadline_s=now_s + left_ms / 1000 if isinstance(left_ms, int) else inf,
     )
 
 

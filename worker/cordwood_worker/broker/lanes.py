@@ -11,11 +11,11 @@ from redis.exceptions import ResponseError
 from cordwood import connection
 from cordwood.errors import CordwoodError, InvalidInput
 from cordwood.job import check_job_id
-from cordwood.keys import AGAIN, ALL_LANES, GROUP, LANES
+from cordwood.keys import ALL_LANES, GROUP, LANES
 from cordwood_worker.broker.connection import QueueConnection
 from cordwood_worker.entry import Entry
+from cordwood_worker.lanes import LanePolicy
 
-WEIGHTS: Final[Mapping[str, int]] = {"high": 6, "normal": 3, "low": 1}
 MAX_HINT: Final = 1 << 20
 
 
@@ -26,9 +26,10 @@ class GroupMissing(CordwoodError):
 class LaneReader:
     """Reads entries from a queue's lanes, on a connection of its own that never repeats a read by itself."""
 
-    def __init__(self, queue: QueueConnection, clock: Callable[[], float]) -> None:
+    def __init__(self, queue: QueueConnection, clock: Callable[[], float], policy: LanePolicy) -> None:
         self._queue = queue
         self._clock = clock
+        self._policy = policy
 
     def create_groups(self) -> bool:
         """Create each lane's group, from the start of its stream; return whether any was missing."""
@@ -41,7 +42,7 @@ class LaneReader:
 
         Raises GroupMissing after a flush or a deletion.
         """
-        entries = self._read_shares(shares(room))
+        entries = self._read_shares(self._policy.shares(room))
         left = room - len(entries)
         if entries and left > 0:
             entries += self.read_in_turn(LANES, left)
@@ -122,13 +123,6 @@ def _missing_groups_told() -> Iterator[None]:
             if "NOGROUP" in str(error) or "UNBLOCKED" in str(error):
                 raise GroupMissing(str(error)) from error
             raise
-
-
-def shares(room: int) -> dict[str, int]:
-    """Divide the room: a quarter at most for `again`, which is read first, the rest by weight, each at least 1."""
-    again = max(1, room // 4)
-    rest, total = max(0, room - again), sum(WEIGHTS.values())
-    return {AGAIN: again, **{lane: max(1 if room > 1 else 0, rest * WEIGHTS[lane] // total) for lane in LANES}}
 
 
 def acceptable_id(raw: bytes) -> str:
