@@ -133,7 +133,7 @@ class World:
         if isinstance(reply, bytes):
             return
         for position, answer in enumerate(reply):
-            at = 2 + 9 * position
+            at = 2 + 10 * position
             job_id, payload = str(call.args[at]), call.args[at + 3]
             if answer == b"new":
                 if job_id in self.accepted:

@@ -46,14 +46,15 @@ def test_pieces_are_full_but_the_last(items: list[int], size: int) -> None:
     assert all(pieces)
 
 
-def test_a_submit_passes_the_fixed_keys_then_each_record_and_nine_arguments_a_job() -> None:
+def test_a_submit_passes_the_fixed_keys_then_each_record_and_ten_arguments_a_job() -> None:
     """In the order that the script's header names."""
-    job = encoded("mine", lane="high", delay_s=1.5, expires_s=2.5, result_ttl_s=0, max_attempts=7)
+    job = encoded("mine", lane="high", delay_s=1.5, deadline_s=0.0001, expires_s=2.5, result_ttl_s=0, max_attempts=7)
     call = calls.submit_call(KEYS, [SMALL, job], max_depth=9, waiter_mask=4)
     assert (call.name, call.patient) == ("submit", True)
     assert call.keys == (*KEYS.fixed, KEYS.job("small"), KEYS.job("mine"))
     assert call.args[:2] == (9, 4)
-    assert call.args[11:] == ("mine", "high", job.length_hint, job.payload, job.digest, 1500, 2500, 7, 0)
+    assert call.args[11] == 0, "no deadline"
+    assert call.args[12:] == ("mine", "high", job.length_hint, job.payload, job.digest, 1500, 2500, 7, 0, 1)
 
 
 def test_each_answer_of_submit_is_read_for_its_job() -> None:

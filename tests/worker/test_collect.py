@@ -2,94 +2,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood_worker.batch import Batch, Row
 from cordwood_worker.collect import Collector
-from cordwood_worker.draft import BatchLimits, Cost, packed_cost, padded_cost
+from cordwood_worker.draft import BatchLimits, packed_cost
+from tests.worker.collecting import COSTS, brisk, limits, number_row, number_row_at_random, play, steps
 from tests.worker.rows import make_row, numbers
-
-brisk = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-COSTS: dict[str, Cost] = {"padded": padded_cost, "packed": packed_cost}
-
-
-@dataclass
-class History:
-    """What was added and taken, in order; row n was the n-th to be added."""
-
-    rows: list[Row] = field(default_factory=list)
-    batches: list[Batch] = field(default_factory=list)
-    waiting: list[set[int]] = field(default_factory=list)
-    """The numbers of the rows that a batch left behind."""
-    budgets: list[int] = field(default_factory=list)
-    """What each batch was allowed to cost."""
-
-    @property
-    def leaving(self) -> dict[int, int]:
-        """Which batch each row left in."""
-        return {number: at for at, batch in enumerate(self.batches) for number in numbers(batch)}
-
-    def bypasses(self) -> Counter[int]:
-        """How often each row was left behind by a batch with a younger row."""
-        counts: Counter[int] = Counter()
-        for batch, waiting in zip(self.batches, self.waiting, strict=True):
-            newest = max(numbers(batch))
-            counts.update(number for number in waiting if number < newest)
-        return counts
-
-
-steps = st.lists(st.one_of(st.integers(1, 4), st.lists(st.integers(1, 40), min_size=1, max_size=12)), max_size=30)
-"""Take some batches, or add rows of these lengths."""
-limits = st.builds(
-    BatchLimits,
-    max_tokens=st.integers(1, 150),
-    max_rows=st.integers(1, 8),
-    max_wait_s=st.just(0.0),
-    max_bypass=st.integers(1, 6),
-)
-
-
-def play(
-    script: Sequence[int | list[int]],
-    collector: Collector,
-    arrivals: random.Random | None = None,
-    budgets: Iterator[int] | None = None,
-) -> History:
-    """Follow the steps, then take what is left; rows arrive in order unless `arrivals` draws their times.
-
-    Before each batch `budgets` says what it may cost from then on.
-    """
-    history = History()
-    present: set[int] = set()
-
-    def take() -> None:
-        if budgets is not None:
-            collector.limit_tokens(next(budgets))
-        batch = collector.take(now_s=1e9, flush=True)
-        if batch is not None:
-            present.difference_update(numbers(batch))
-            history.batches.append(batch)
-            history.budgets.append(collector.limits.max_tokens)
-            history.waiting.append(set(present))
-
-    for step in script:
-        if isinstance(step, int):
-            for _ in range(step):
-                take()
-            continue
-        for length in step:
-            number = len(history.rows)
-            history.rows.append(make_row(number, length, arrivals.random() if arrivals else float(number)))
-            present.add(number)
-        collector.add(history.rows[-len(step) :])
-    while len(collector):
-        take()
-    return history
 
 
 @brisk
@@ -99,7 +20,7 @@ def test_every_row_leaves_exactly_once(
 ) -> None:
     """Whatever the arrivals, nothing is lost and nothing doubled, and the counts end at zero."""
     collector = Collector(bounds, COSTS[cost])
-    history = play(script, collector, None if in_order else random.Random(7))
+    history = play(script, collector, number_row if in_order else number_row_at_random(7))
     taken = [row for batch in history.batches for row in batch.rows]
     assert sorted(row.index for row in taken) == list(range(len(history.rows)))
     assert all(history.rows[row.index] is row for row in taken)
@@ -144,7 +65,7 @@ def test_no_row_is_bypassed_more_often_than_the_bound(
     script: list[int | list[int]], bounds: BatchLimits, in_order: bool
 ) -> None:
     """The bound holds for every order of arrival times, and bounds the batches that a row can wait."""
-    history = play(script, Collector(bounds), None if in_order else random.Random(7))
+    history = play(script, Collector(bounds), number_row if in_order else number_row_at_random(7))
     bypasses = history.bypasses()
     assert max(bypasses.values(), default=0) <= bounds.max_bypass
     if in_order:
@@ -291,7 +212,7 @@ def test_rows_that_left_are_forgotten_while_an_older_one_waits() -> None:
         collector.add(make_row(number, 5, 1.0 + turn, job="young") for number in range(100))
         collector.discard(["young"])
     assert len(collector) == 1
-    assert len(collector._rows._arrivals) <= 200
+    assert len(collector._lanes["normal"]._arrivals._heap) <= 200
     assert collector.due_in_s(50.0) == 10.0
 
 

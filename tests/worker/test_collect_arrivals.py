@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cordwood.keys import LANES
 from cordwood_worker.batch import Batch, Row
 from cordwood_worker.collect import Collector
 from cordwood_worker.draft import BatchLimits
@@ -42,14 +43,18 @@ def drain(collector: Collector, arrivals: Iterable[Row]) -> list[tuple[float, Ba
     gaps=st.lists(st.tuples(st.integers(0, 300), st.integers(1, 60)), max_size=60),
     wait=st.integers(0, 400),
     rows=st.integers(1, 8),
+    lanes=st.lists(st.sampled_from(LANES), min_size=1, max_size=7),
 )
-def test_no_row_waits_longer_than_the_timer(gaps: list[tuple[int, int]], wait: int, rows: int) -> None:
+def test_no_row_waits_longer_than_the_timer(
+    gaps: list[tuple[int, int]], wait: int, rows: int, lanes: list[str]
+) -> None:
     """With a free device every row leaves at the latest when it has waited max_wait_s, and a lone one exactly then."""
     at = 0
     arrivals: list[Row] = []
     for number, (gap, length) in enumerate(gaps):
         at += gap
-        arrivals.append(make_row(number, length, at / 1024))  # binary fractions, so that the clock is exact
+        lane = lanes[number % len(lanes)]
+        arrivals.append(make_row(number, length, at / 1024, lane=lane))  # binary fractions, so that the clock is exact
     collector = Collector(BatchLimits(max_tokens=100, max_rows=rows, max_wait_s=wait / 1024))
     left = drain(collector, arrivals)
     assert sum(len(batch.rows) for _, batch in left) == len(arrivals)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from cordwood_worker.backends import DeviceBroken, OverlappingBackend
 from cordwood_worker.batch import Batch, RowFailure, RowOutput
+from cordwood_worker.cost_model import KNOWN_AFTER, CostModel, Work, packed_work
 from cordwood_worker.draft import padded_cost
 from cordwood_worker.flow import Computed, Flow, Signals
 from cordwood_worker.run import OverlappingRunner
@@ -92,6 +93,7 @@ class Bench:
         self.hopper = self
         self.outbox = self.computed
         self.cost = padded_cost
+        self.costs = CostModel(packed_work)
         clock = count()
         typed: Flow = flow
         self.stager = Stager(self.device, typed, self.staged, self.signals)
@@ -204,6 +206,21 @@ def test_a_bad_row_fails_alone_also_when_it_was_begun_ahead(bench: Bench) -> Non
     bench.runner.run_once()
     kinds = [type(outcome) for outcome in bench.outcomes()]
     assert kinds == [RowOutput, RowFailure, RowOutput]
+
+
+def test_the_times_of_batches_are_learned_except_of_those_that_went_wrong(bench: Bench) -> None:
+    """A batch that was halved ran more than once."""
+    for _ in range(KNOWN_AFTER):
+        for text in ("good", BAD):
+            bench.stage(text)
+            bench.runner.run_once()
+    assert bench.costs.is_known
+    assert bench.costs.seconds(Work(4, 1, 16)) == pytest.approx(1.0), "the clock counts a second each time"
+    assert bench.costs.error == 0.0
+    before = bench.costs.coefficients
+    bench.stage(BAD)
+    bench.runner.run_once()
+    assert bench.costs.coefficients == before
 
 
 def test_what_staging_raises_is_found_by_running(bench: Bench) -> None:
