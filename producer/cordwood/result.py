@@ -89,6 +89,7 @@ class JobRecord:
     submitted_ms: int
     started_ms: int
     finished_ms: int
+    deadline_ms: int
     expires_ms: int
     worker: str
     error_code: str
@@ -103,7 +104,7 @@ class JobRecord:
 
 
 RECORD_FIELDS: Final = (
-    "st", "ln", "at", "ma", "to", "t0", "t1", "t2", "ex", "wk", "ec", "er", "rs", "rt",
+    "st", "ln", "at", "ma", "to", "t0", "t1", "t2", "dl", "ex", "wk", "ec", "er", "rs", "rt",
 )  # fmt: skip
 """The fields of a record that `read_record` wants, in this order."""
 
@@ -117,7 +118,7 @@ def read_record(job_id: str, values: Sequence[bytes | None], pttl_ms: int) -> Jo
     at = RECORD_FIELDS.index("rs")
     result = values[at]
     text = ["" if value is None else value.decode("utf-8", "replace") for value in (*values[:at], *values[at + 1 :])]
-    state, lane, attempts, max_attempts, takeovers, t0, t1, t2, expires, worker, code, error, ttl = text
+    state, lane, attempts, max_attempts, takeovers, t0, t1, t2, deadline, expires, worker, code, error, ttl = text
     if state not in STATES:
         return None
     result_ttl_ms = _number(ttl)
@@ -133,6 +134,7 @@ def read_record(job_id: str, values: Sequence[bytes | None], pttl_ms: int) -> Jo
         submitted_ms=_number(t0),
         started_ms=_number(t1),
         finished_ms=_number(t2),
+        deadline_ms=_number(deadline),
         expires_ms=_number(expires),
         worker=worker,
         error_code=code,

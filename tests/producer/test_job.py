@@ -304,9 +304,15 @@ def test_new_ids_are_short_and_differ() -> None:
 def test_times_and_attempts_become_numbers_for_the_server() -> None:
     """Milliseconds; the client's defaults where the job says nothing; the shortest is never taken for `never`."""
     job = encoded("x")
-    assert (job.delay_ms, job.expires_ms, job.max_attempts, job.result_ttl_ms) == (0, 0, 5, 3_600_000)
-    job = encoded("x", delay_s=1.5, expires_s=0.0001, max_attempts=2, result_ttl_s=0.0001)
-    assert (job.delay_ms, job.expires_ms, job.max_attempts, job.result_ttl_ms) == (1500, 1, 2, 1)
+    assert (job.delay_ms, job.deadline_ms, job.expires_ms, job.max_attempts, job.result_ttl_ms) == (
+        0,
+        0,
+        0,
+        5,
+        3_600_000,
+    )
+    job = encoded("x", delay_s=1.5, deadline_s=0.0001, expires_s=0.0001, max_attempts=2, result_ttl_s=0.0001)
+    assert (job.delay_ms, job.deadline_ms, job.expires_ms, job.max_attempts, job.result_ttl_ms) == (1500, 1, 1, 2, 1)
     assert encoded("x", result_ttl_s=0).result_ttl_ms == 0
 
 
@@ -321,6 +327,8 @@ def test_times_and_attempts_become_numbers_for_the_server() -> None:
         {"max_attempts": True},
         {"max_attempts": 1.0},
         {"delay_s": -1},
+        {"deadline_s": -1},
+        {"deadline_s": float("nan")},
         {"delay_s": float("nan")},
         {"delay_s": float("inf")},
         {"expires_s": "1"},

@@ -110,6 +110,21 @@ def test_a_heartbeat_that_expires_before_the_next_but_one_is_refused(load_from: 
         load_from("heartbeat_ttl_s = 1.0")
 
 
+@pytest.mark.parametrize("good", ["6:3:1", "1:1:1", "999999:20:1", "strict"])
+def test_weights_of_lanes_are_three_numbers_or_strict(load_from: Load, good: str) -> None:
+    """As text, for high, normal and low."""
+    assert load_from(f'lane_weights = "{good}"').lane_weights == good
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "6:3", "6:3:1:1", "6:3:0", "6:-3:1", "6:3:1.5", "6 3 1", "Strict", "٦:3:1", "1:1:9999999"]
+)
+def test_other_weights_of_lanes_are_refused(load_from: Load, bad: str) -> None:
+    """A lane of no weight would starve, which only `strict` may do."""
+    with pytest.raises(SettingsError, match="lane_weights.*should be strict, or three whole numbers"):
+        load_from(f'lane_weights = "{bad}"')
+
+
 def test_a_password_is_in_no_message_and_no_representation(load_from: Load) -> None:
     """Neither a URL that is refused nor one that is accepted shows it, and a raw special character gets a hint."""
     with pytest.raises(SettingsError, match="percent-encode") as caught:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 import pytest
 
@@ -97,6 +98,24 @@ def test_an_overdue_job_ends_before_it_costs_device_time(bench: Bench) -> None:
     bench.world.advance(1001)
     assert hand.begin(entries) == []
     assert bench.states("a") == ["expired"]
+
+
+def test_a_start_tells_the_lane_of_the_job_and_what_is_left_until_its_deadline(bench: Bench) -> None:
+    """The lane of the job where its entry lies in `again`; a repeated start tells the same; a late job still runs."""
+    hand = bench.hire("w")
+    bench.submit("soon", lane="high", deadline_s=2.0)
+    bench.submit("whenever", lane="low")
+    first = {attempt.job_id: attempt for attempt in hand.begin()}
+    assert {job_id: (item.lane, item.deadline_s) for job_id, item in first.items()} == {
+        "soon": ("high", 2.0),
+        "whenever": ("low", inf),
+    }
+    hand.attempts.release([(item.entry, item.token) for item in first.values()])
+    bench.world.advance(5000)
+    again = hand.read()
+    assert {entry.lane for entry in again} == {"again"}
+    second = {attempt.job_id: attempt for attempt in hand.begin(again)}
+    assert (second["soon"].lane, second["soon"].deadline_s, second["whenever"].lane) == ("high", -3.0, "low")
 
 
 def test_finish_stores_and_acknowledges_in_one_step(bench: Bench) -> None:

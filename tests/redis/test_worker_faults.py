@@ -115,7 +115,10 @@ def test_c18_batches_that_do_not_fit_the_device_are_split_and_the_worker_learns(
     assert learned <= halvings + 2
     check_again(fleet, rows=len(texts) + 400)
     assert count(fleet, "oom_halvings") == learned
-    assert [view.info["max_batch_tokens"] <= 200 for view in look_at_workers(fleet.redis, fleet.keys)] == [True]
+    wait_until(
+        lambda: [view.info["max_batch_tokens"] <= 200 for view in look_at_workers(fleet.redis, fleet.keys)] == [True],
+        description="the worker says with a beat what fits",
+    )
     assert worker.log.count("batches may cost up to") <= 4
     assert worker.running
     assert SECRET not in worker.log

@@ -54,6 +54,21 @@ def test_c06_each_of_530_results_of_three_workers_is_that_of_its_own_text(fleet:
     assert len(workers) == 3
 
 
+def test_the_earliest_deadline_of_what_a_worker_has_fetched_is_run_first(fleet: Fleet) -> None:
+    """Submitted in the opposite order, and beside jobs without one: those come last."""
+    fleet.configure({"max_batch_rows": 1, "lookahead": 64}, options={"per_row_s": 0.01})
+    jobs = [Job(inputs=(f"text {n}",), id=f"d{n}", deadline_s=600.0 - 20 * n if n % 2 else None) for n in range(20)]
+    ids = fleet.client.submit_many(jobs)
+    fleet.start()
+    outcomes = {outcome.job_id: outcome for outcome in fleet.client.wait_many(ids, timeout_s=40)}
+    records = [record for job_id in outcomes if (record := fleet.client.get(job_id)) is not None]
+    order = [record.job_id for record in sorted(records, key=lambda record: record.finished_ms)]
+    expected = [f"d{n}" for n in (*range(19, 0, -2), *range(0, 20, 2))]
+    misplaced = [job_id for job_id, place in zip(order, expected, strict=True) if job_id != place]
+    assert order.index("d19") <= 2, "the first batches may leave before all are fetched"
+    assert order[-8:] == expected[-8:], misplaced
+
+
 def test_a_job_of_several_inputs_gets_its_rows_in_order(fleet: Fleet) -> None:
     """Rows of one job that ran in several batches, beside those of others, come together again."""
     fleet.configure({"max_batch_rows": 7})

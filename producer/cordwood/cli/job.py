@@ -15,7 +15,7 @@ from cordwood.job import check_job_id
 if TYPE_CHECKING:
     from cordwood.result import JobRecord
 
-TIMES = ("submitted_ms", "started_ms", "finished_ms", "expires_ms")
+TIMES = ("submitted_ms", "started_ms", "finished_ms", "deadline_ms", "expires_ms")
 
 
 @click.group()
