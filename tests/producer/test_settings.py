@@ -121,7 +121,7 @@ def test_weights_of_lanes_are_three_numbers_or_strict(load_from: Load, good: str
 )
 def test_other_weights_of_lanes_are_refused(load_from: Load, bad: str) -> None:
     """A lane of no weight would starve, which only `strict` may do."""
-    with pytest.raises(SettingsError, match="lane_weights.*should be strict, or three whole numbers"):
+    with pytest.raises(SettingsError, match=r"lane_weights.*should be strict, or three whole numbers"):
         load_from(f'lane_weights = "{bad}"')
 
 
