@@ -14,6 +14,7 @@ from cordwood.connection import connect, run_script
 from cordwood.embedded import EmbeddedServer
 from cordwood.job import EncodedJob, Job, JobLimits, encode_job
 from cordwood.keys import Keys, queue_keys
+from cordwood_worker.allowance import allow
 from cordwood_worker.broker.attempts import Attempts, Done
 from cordwood_worker.broker.connection import QueueConnection
 from cordwood_worker.broker.lanes import LaneReader
@@ -37,7 +38,7 @@ class Bench:
         self.jobs = jobs
         queue = QueueConnection(self.redis, self.keys, "bench.1.a")
         self._attempts = Attempts(queue, 3600.0, perf_counter)
-        self._reader = LaneReader(queue, perf_counter, LanePolicy())
+        self._reader = LaneReader(queue, perf_counter)
         self._reader.create_groups()
         Upkeep(queue, heartbeat_s=2.0, ttl_s=3600.0, clock=perf_counter).beat(b"")
 
@@ -54,7 +55,7 @@ class Bench:
     def start(self) -> list[Attempt]:
         """Read and start all."""
         started: list[Attempt] = []
-        while entries := self._reader.read(BATCH, block_ms=0):
+        while entries := self._reader.read(allow(LanePolicy(), {}, BATCH)):
             started += [item for item in self._attempts.start(entries) if isinstance(item, Attempt)]
         return started
 

@@ -18,7 +18,6 @@ from cordwood_worker.broker.connection import QueueConnection
 from cordwood_worker.broker.lanes import LaneReader
 from cordwood_worker.broker.upkeep import Upkeep
 from cordwood_worker.entry import Attempt, Refusal
-from cordwood_worker.lanes import LanePolicy
 from cordwood_worker.testing import fault_vector
 from tests.waiting import wait_until
 
@@ -46,7 +45,7 @@ class HandWorker:
         server = QueueConnection(self.redis, self.keys, self.consumer)
         self.attempts = Attempts(server, DEAD_TTL_S, time.monotonic)
         self.upkeep = Upkeep(server, heartbeat_s=HEARTBEAT_S, ttl_s=HEARTBEAT_TTL_S, clock=time.monotonic)
-        self.lanes = LaneReader(server, time.monotonic, LanePolicy())
+        self.lanes = LaneReader(server, time.monotonic)
 
     def __enter__(self) -> Self:
         self.lanes.create_groups()
@@ -63,7 +62,7 @@ class HandWorker:
         """Read what is ready, at most `most`, and begin an attempt at each job."""
         entries = self.lanes.read_in_turn(ALL_LANES, most)
         if not entries and block_ms > 0:
-            entries = self.lanes.read(most, block_ms)
+            entries = self.lanes.wait(most, block_ms)
         return [answer for answer in self.attempts.start(entries) if not isinstance(answer, Refusal)]
 
     def take_exactly(self, count: int) -> list[Attempt]:

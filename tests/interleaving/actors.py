@@ -11,6 +11,7 @@ from typing import Any
 from cordwood.calls import record_keys
 from cordwood.keys import GROUP
 from cordwood.steps import Argument, ScriptCall
+from cordwood_worker.allowance import allow
 from cordwood_worker.broker.attempts import Attempts, Done
 from cordwood_worker.broker.attempts import Fault as JobFault
 from cordwood_worker.broker.connection import QueueConnection
@@ -50,7 +51,7 @@ class Actor:
         self._waiting: list[Entry] = []
         self._started: list[Attempt] = []
         self._attempts = Attempts(self.connection, DEAD_TTL_S, lambda: 0.0)
-        self._reader = LaneReader(self.connection, lambda: 0.0, LanePolicy())
+        self._reader = LaneReader(self.connection, lambda: 0.0)
         self._upkeep = Upkeep(self.connection, heartbeat_s=HEARTBEAT_S, ttl_s=TTL_S, clock=lambda: 0.0)
 
     def beat(self) -> None:
@@ -59,7 +60,7 @@ class Actor:
 
     def read(self) -> None:
         """Fetch entries; sometimes the reply is lost."""
-        entries = self._reader.read(self._random.randint(1, 8), block_ms=0)
+        entries = self._reader.read(allow(LanePolicy(), {}, self._random.randint(1, 8)))
         if self._random.random() < 0.9:
             self._waiting += self._held.add(entries)
 
@@ -133,7 +134,7 @@ class Actor:
         self._upkeep.promote()
         self._upkeep.expire()
         self._waiting += self._held.add(self._upkeep.reclaim(500).entries)
-        self._waiting += self._held.add(self._reader.read(500, block_ms=0))
+        self._waiting += self._held.add(self._reader.read(allow(LanePolicy(), {}, 500)))
         self.renew()
         busy = bool(self._waiting or self._started)
         while self._waiting:

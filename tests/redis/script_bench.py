@@ -7,6 +7,7 @@ from typing import Any, Final
 from cordwood.calls import read_submissions, submit_call
 from cordwood.errors import Submission
 from cordwood.job import EncodedJob, Job, JobLimits, encode_job
+from cordwood_worker.allowance import allow
 from cordwood_worker.broker.attempts import Attempts, Done, Fault
 from cordwood_worker.broker.lanes import LaneReader
 from cordwood_worker.broker.upkeep import Upkeep
@@ -38,14 +39,14 @@ class Hand:
         self.name = name
         self.connection = connection
         self.attempts = Attempts(connection, DEAD_TTL_S, lambda: 0.0)
-        self.reader = LaneReader(connection, lambda: 0.0, LanePolicy())
+        self.reader = LaneReader(connection, lambda: 0.0)
         self.upkeep = Upkeep(connection, heartbeat_s=HEARTBEAT_S, ttl_s=TTL_S, clock=lambda: 0.0)
         self.reader.create_groups()
         self.upkeep.beat(b"")
 
     def read(self, room: int = 100) -> list[Entry]:
         """Fetch what is there."""
-        return self.reader.read(room, block_ms=0)
+        return self.reader.read(allow(LanePolicy(), {}, room))
 
     def begin(self, entries: list[Entry] | None = None) -> list[Attempt]:
         """Start what it is given, or what is there."""

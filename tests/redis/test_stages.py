@@ -209,7 +209,7 @@ def test_a_paused_worker_fetches_nothing(stages: Stages) -> None:
 def test_entries_of_a_lost_reply_are_taken_up_by_the_self_check(stages: Stages) -> None:
     """At the second look; the worker lives, so nobody else would."""
     (job_id,) = stages.submit("text")
-    stages.server.reader.read(10, block_ms=0)
+    stages.server.reader.wait(10, 1000)
     stages.line.renewal.renew()
     assert stages.flow.inbox.empty()
     stages.line.renewal.renew()

@@ -9,6 +9,7 @@ import pytest
 
 from cordwood import Client
 from cordwood.errors import JobFailed
+from cordwood.inspection import look_at_job
 from cordwood.job import Job
 from cordwood.result import Result
 from cordwood_worker.testing import BAD, fault_vector
@@ -60,9 +61,10 @@ def test_the_earliest_deadline_of_what_a_worker_has_fetched_is_run_first(fleet: 
     jobs = [Job(inputs=(f"text {n}",), id=f"d{n}", deadline_s=600.0 - 20 * n if n % 2 else None) for n in range(20)]
     ids = fleet.client.submit_many(jobs)
     fleet.start()
-    outcomes = {outcome.job_id: outcome for outcome in fleet.client.wait_many(ids, timeout_s=40)}
-    records = [record for job_id in outcomes if (record := fleet.client.get(job_id)) is not None]
-    order = [record.job_id for record in sorted(records, key=lambda record: record.finished_ms)]
+    fleet.client.wait_many(ids, timeout_s=40)
+    records = [look_at_job(fleet.redis, fleet.keys, job_id) for job_id in ids]
+    finished = {record.job_id: record.finished_ms for record in records if record}
+    order = sorted(finished, key=finished.__getitem__)
     expected = [f"d{n}" for n in (*range(19, 0, -2), *range(0, 20, 2))]
     misplaced = [job_id for job_id, place in zip(order, expected, strict=True) if job_id != place]
     assert order.index("d19") <= 2, "the first batches may leave before all are fetched"

@@ -24,8 +24,8 @@ def random_work(rng: random.Random) -> Work:
 
 def true_seconds(work: Work, truth: Coefficients = TRUTH) -> float:
     """What the model says a batch takes that has these coefficients."""
-    tokens, rows, squares = astuple(work)
-    return truth.token_s * tokens + truth.row_s * rows + truth.square_s * squares + truth.batch_s
+    by_size = truth.token_s * work.tokens + truth.row_s * work.rows + truth.square_s * work.squares
+    return by_size + truth.batch_s
 
 
 def taught(batches: int = 400, noise: float = 0.0, truth: Coefficients = TRUTH) -> CostModel:

@@ -54,9 +54,10 @@ def test_letting_go_wakes_who_waits_for_room() -> None:
     """The fetcher waits without polling."""
     held = Held(Room(1, 1000))
     held.add([entry(1)])
-    assert not held.wait_for_room(0.0)
+    assert not held.wait_for_release(held.load(), 0.0)
+    full = held.load()
     answers: list[bool] = []
-    waiter = threading.Thread(target=lambda: answers.append(held.wait_for_room(10.0)))
+    waiter = threading.Thread(target=lambda: answers.append(held.wait_for_release(full, 10.0)))
     waiter.start()
     held.remove([entry(1)])
     waiter.join(10.0)

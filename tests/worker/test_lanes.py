@@ -27,9 +27,9 @@ def test_shares_keep_to_the_room_and_starve_nobody(room: int) -> None:
     assert counts["high"] >= counts["normal"] >= counts["low"]
 
 
-def test_a_strict_policy_gives_all_the_room_to_each_lane_in_turn() -> None:
-    """What the higher lanes leave is bounded by what they took, not by a share."""
-    assert LanePolicy.parse("strict").shares(8) == {AGAIN: 2, "high": 6, "normal": 6, "low": 6}
+def test_a_strict_policy_gives_all_the_room_to_the_highest_lane() -> None:
+    """The others have what it leaves."""
+    assert LanePolicy.parse("strict").shares(8) == {AGAIN: 2, "high": 6, "normal": 0, "low": 0}
 
 
 def test_the_setting_names_the_weights_of_high_normal_and_low() -> None:

@@ -6,24 +6,38 @@ import logging
 from queue import Full
 from typing import TYPE_CHECKING, Final
 
+from cordwood.keys import ALL_LANES
+from cordwood_worker.allowance import allow, fair_room
 from cordwood_worker.broker.lanes import GroupMissing, LaneReader
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cordwood_worker.entry import Entry
     from cordwood_worker.flow import Flow, Signals
+    from cordwood_worker.lanes import LanePolicy
 
 MAX_PER_READ: Final = 512
 BLOCK_MS: Final = 1000
+FULL_POLL_S: Final = 0.05
+"""How often a worker that may hold no more looks for jobs of a lane that it has not its share of."""
 PUT_TIMEOUT_S: Final = 0.5
 
 log = logging.getLogger(__name__)
 
 
 class Fetcher:
-    """Reads entries and passes them on to be prepared."""
+    """Reads entries and passes them on to be prepared.
 
-    def __init__(self, reader: LaneReader, flow: Flow, signals: Signals) -> None:
+    Of a backlog that is shared by `workers()`, this one takes its part and no more.
+    """
+
+    def __init__(
+        self, reader: LaneReader, flow: Flow, signals: Signals, policy: LanePolicy, workers: Callable[[], int]
+    ) -> None:
         self._reader = reader
+        self._policy = policy
+        self._workers = workers
         self._held = flow.held
         self._inbox = flow.inbox
         self._signals = signals
@@ -35,17 +49,29 @@ class Fetcher:
         if self._signals.paused.is_set():
             self._signals.stop_fetching.wait(BLOCK_MS / 1000)
             return
-        if not self._held.wait_for_room(BLOCK_MS / 1000):
-            return
         try:
-            entries = self._reader.read(min(self._held.room(), MAX_PER_READ), BLOCK_MS)
+            self.pass_on(self._read())
         except GroupMissing:
             log.warning("the lanes or their groups are gone: creating them again")
             self._signals.repair_wanted.set()
             self._reader.create_groups()
-            return
-        self.idle_reads = 0 if entries else self.idle_reads + 1
-        self.pass_on(entries)
+
+    def _read(self) -> list[Entry]:
+        """Read what may be fetched; if that is nothing wait for entries, or for room where there is none."""
+        load, workers = self._held.load(), self._workers()
+        room = min(load.room, MAX_PER_READ)
+        if workers > 1 and room > 0:
+            room = min(room, fair_room(self._reader.depth(), workers, sum(load.lanes.values())))
+        entries = self._reader.read(allow(self._policy, load.lanes, room))
+        if not entries and room > 0:
+            # Of several workers that wait, each is given one; what else there is they divide.
+            entries = self._reader.wait(1 if workers > 1 else max(1, room // len(ALL_LANES)), BLOCK_MS)
+            self.idle_reads += 1
+        if entries:
+            self.idle_reads = 0
+        elif room == 0:
+            self._held.wait_for_release(load, FULL_POLL_S)
+        return entries
 
     def pass_on(self, entries: list[Entry]) -> None:
         """Hand entries to the next stage, each once, whoever delivered them."""

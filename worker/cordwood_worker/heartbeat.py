@@ -32,10 +32,17 @@ class Heartbeat:
         self._info = info
         self._every_s = every_s
         self._signals = signals
+        self._workers = 1
+
+    @property
+    def workers(self) -> int:
+        """How many workers the queue had at the last beat, this one among them."""
+        return self._workers
 
     def beat(self) -> None:
         """Beat once, now; a worker does so before its first read."""
         answer = self._upkeep.beat(codec.pack(dict(self._info()), max_bytes=MAX_INFO_BYTES))
+        self._workers = answer.workers
         if answer.paused:
             self._signals.paused.set()
         else:

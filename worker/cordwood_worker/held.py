@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,10 +22,19 @@ class Room:
     tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a worker holds of each lane, how many more entries it has room for, and how often it has let go of any."""
+
+    lanes: Mapping[str, int]
+    room: int
+    releases: int
+
+
 class Held:
     """The entries between being fetched and being settled. Any thread may call it.
 
-    It keeps invariant 7 for the worker's memory: the fetcher reads no more than `room` says.
+    It keeps invariant 7 for the worker's memory: the fetcher reads no more than `load` and the lanes' shares allow.
     """
 
     def __init__(self, most: Room) -> None:
@@ -32,6 +42,8 @@ class Held:
         self._lock = threading.Condition()
         self._entries: dict[tuple[str, str], Entry] = {}
         self._attempts: dict[tuple[str, str], Attempt] = {}
+        self._lanes = Counter[str]()
+        self._releases = 0
         self._tokens = 0
         self._mean_hint = 64.0
         self._unheld_before: set[tuple[str, str]] = set()
@@ -45,6 +57,7 @@ class Held:
             new = [entry for entry in entries if entry.place not in self._entries]
             for entry in new:
                 self._entries[entry.place] = entry
+                self._lanes[entry.lane] += 1
                 self._tokens += entry.hint
                 self._mean_hint += _HINT_WEIGHT * (max(1, entry.hint) - self._mean_hint)
             return new
@@ -61,8 +74,10 @@ class Held:
         with self._lock:
             for entry in entries:
                 if self._entries.pop(entry.place, None) is not None:
+                    self._lanes[entry.lane] -= 1
                     self._tokens -= entry.hint
                     self._attempts.pop(entry.place, None)
+            self._releases += 1
             self._lock.notify_all()
 
     def room(self) -> int:
@@ -70,12 +85,15 @@ class Held:
         with self._lock:
             return self._room()
 
-    def wait_for_room(self, timeout_s: float) -> bool:
-        """Wait until something was let go, at most `timeout_s`; return whether there is room."""
+    def load(self) -> Load:
+        """What is held, and what there is room for."""
         with self._lock:
-            if self._room() == 0:
-                self._lock.wait(timeout_s)
-            return self._room() > 0
+            return Load(dict(self._lanes), self._room(), self._releases)
+
+    def wait_for_release(self, since: Load, timeout_s: float) -> bool:
+        """Wait until something was let go since then, at most `timeout_s`; return whether it was."""
+        with self._lock:
+            return self._lock.wait_for(lambda: self._releases != since.releases, timeout_s)
 
     def wait_until_gone(self, entry: Entry, timeout_s: float) -> bool:
         """Wait until this entry was let go, at most `timeout_s`; return whether it was."""

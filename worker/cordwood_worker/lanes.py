@@ -36,12 +36,12 @@ class LanePolicy:
     def shares(self, room: int) -> dict[str, int]:
         """Divide room for entries: a quarter at most for `again`, the rest by weight, each lane at least 1.
 
-        With `strict` every lane may fill what the ones before it leave.
+        With `strict` all the rest is the highest lane's.
         """
         again = max(1, room // AGAIN_PART)
         rest = max(0, room - again)
         if self.strict:
-            return {AGAIN: again, **dict.fromkeys(LANES, rest)}
+            return {AGAIN: again, **dict.fromkeys(LANES, 0), LANES[0]: rest}
         total, least = sum(self.weights.values()), 1 if room > 1 else 0
         return {AGAIN: again, **{lane: max(least, rest * self.weights[lane] // total) for lane in LANES}}
 

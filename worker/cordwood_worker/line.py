@@ -94,7 +94,7 @@ def open_server(settings: Settings, url: str, keys: Keys, consumer: str) -> Serv
         attempts=Attempts(scripts, settings.dead_ttl_s, time.monotonic),
         upkeep=Upkeep(scripts, heartbeat_s=beat_s, ttl_s=ttl_s, clock=time.monotonic),
         counters=Counters(scripts),
-        reader=LaneReader(reads, time.monotonic, LanePolicy.parse(settings.lane_weights)),
+        reader=LaneReader(reads, time.monotonic),
     )
 
 
@@ -124,7 +124,9 @@ def build_line(
     info: Callable[[], Mapping[str, object]],
 ) -> Line:
     """Make the loops."""
-    fetcher = Fetcher(server.reader, flow, signals)
+    heartbeat = Heartbeat(server.upkeep, info, settings.heartbeat_s, signals)
+    policy = LanePolicy.parse(settings.lane_weights)
+    fetcher = Fetcher(server.reader, flow, signals, policy, lambda: heartbeat.workers)
     job_limits = JobLimits(settings.max_payload_bytes, settings.max_inputs)
     lease_s, upkeep = settings.lease_s, server.upkeep
     stager, runner = _build_runner(server, flow, backend, signals)
@@ -134,7 +136,7 @@ def build_line(
         stager=stager,
         runner=runner,
         finisher=Finisher(server.attempts, server.counters, flow, random.SystemRandom()),
-        heartbeat=Heartbeat(upkeep, info, settings.heartbeat_s, signals),
+        heartbeat=heartbeat,
         renewal=Renewal(upkeep, server.reader, flow.held, fetcher.pass_on, lease_s=lease_s, signals=signals),
         janitor=Janitor(upkeep, flow.held, fetcher.pass_on, signals),
     )

@@ -4,7 +4,7 @@
 -- clock was set, and nobody is to be taken for dead until all have had time to show that they live.
 -- KEYS   fixed
 -- ARGV   consumer, ttl_ms, beat_ms, info
--- returns now_ms, 1 if the queue is paused, ms that reclaim must still wait
+-- returns now_ms, 1 if the queue is paused, ms that reclaim must still wait, number of workers that show signs of life
 -- repeat harmless
 -- include: keys clock
 
@@ -18,4 +18,5 @@ if newest and math.abs(now - tonumber(newest)) > ttl or grace > most then
 end
 redis.call('ZADD', K.workers, now, consumer)
 redis.call('HSET', K.info, consumer, ARGV[4])
-return { now, redis.call('HGET', K.meta, 'paused') == '1' and 1 or 0, math.max(0, grace - now) }
+local workers = redis.call('ZCOUNT', K.workers, now - ttl, now + ttl)
+return { now, redis.call('HGET', K.meta, 'paused') == '1' and 1 or 0, math.max(0, grace - now), workers }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -12,9 +13,9 @@ from cordwood import connection
 from cordwood.errors import CordwoodError, InvalidInput
 from cordwood.job import check_job_id
 from cordwood.keys import ALL_LANES, GROUP, LANES
+from cordwood_worker.allowance import Allowance
 from cordwood_worker.broker.connection import QueueConnection
 from cordwood_worker.entry import Entry
-from cordwood_worker.lanes import LanePolicy
 
 MAX_HINT: Final = 1 << 20
 
@@ -26,10 +27,9 @@ class GroupMissing(CordwoodError):
 class LaneReader:
     """Reads entries from a queue's lanes, on a connection of its own that never repeats a read by itself."""
 
-    def __init__(self, queue: QueueConnection, clock: Callable[[], float], policy: LanePolicy) -> None:
+    def __init__(self, queue: QueueConnection, clock: Callable[[], float]) -> None:
         self._queue = queue
         self._clock = clock
-        self._policy = policy
 
     def create_groups(self) -> bool:
         """Create each lane's group, from the start of its stream; return whether any was missing."""
@@ -37,19 +37,28 @@ class LaneReader:
             created = [self._create_group(lane) for lane in ALL_LANES]
         return any(created)
 
-    def read(self, room: int, block_ms: int) -> list[Entry]:
-        """Read up to `room` entries, by the lanes' weights; wait up to `block_ms` where there is nothing.
+    def read(self, allowance: Allowance) -> list[Entry]:
+        """Read what is there: of each lane what it is allowed, then of the higher lanes first what is left of the whole.
 
         Raises GroupMissing after a flush or a deletion.
         """
-        entries = self._read_shares(self._policy.shares(room))
-        left = room - len(entries)
-        if entries and left > 0:
-            entries += self.read_in_turn(LANES, left)
-        if entries or block_ms <= 0:
-            return entries
-        share = max(1, room // len(ALL_LANES))
-        return self._entries(self._execute(self._group_read(share, ("BLOCK", block_ms), ALL_LANES)))
+        entries = self._read_each(allowance.lanes)
+        left = allowance.more - len(entries)
+        if left > 0:
+            found = Counter(entry.lane for entry in entries)
+            entries += self.read_in_turn([lane for lane in LANES if found[lane] >= allowance.lanes.get(lane, 0)], left)
+        return entries
+
+    def wait(self, most: int, block_ms: int) -> list[Entry]:
+        """Wait up to `block_ms` until a lane has entries, and read up to `most` of each; raises as `read` does."""
+        return self._entries(self._execute(self._group_read(most, ("BLOCK", block_ms), ALL_LANES)))
+
+    def depth(self) -> int:
+        """Return how many entries all lanes have, ready or in a worker's hands."""
+        with connection.translated_errors(), self._queue.redis.pipeline(transaction=False) as pipeline:
+            for lane in ALL_LANES:
+                pipeline.xlen(self._queue.keys.lane(lane))
+            return sum(pipeline.execute())
 
     def read_in_turn(self, lanes: Iterable[str], most: int) -> list[Entry]:
         """Read these lanes one after the other, up to `most` entries in all; raises as `read` does."""
@@ -80,9 +89,11 @@ class LaneReader:
             return False
         return True
 
-    def _read_shares(self, counts: Mapping[str, int]) -> list[Entry]:
+    def _read_each(self, counts: Mapping[str, int]) -> list[Entry]:
         """Read each lane up to its count, in one round trip."""
         reads = [self._group_read(count, (), [lane]) for lane, count in counts.items() if count > 0]
+        if not reads:
+            return []
         with _missing_groups_told(), self._queue.redis.pipeline(transaction=False) as pipeline:
             for read in reads:
                 pipeline.execute_command(*read)

@@ -23,6 +23,8 @@ class BeatAnswer:
     now_ms: int
     paused: bool
     grace_ms: int
+    workers: int
+    """How many workers show signs of life, this one among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,8 @@ class Upkeep:
     def beat(self, info: bytes) -> BeatAnswer:
         """Show that this worker lives."""
         args = (self._queue.consumer, self._ttl_ms, self._beat_ms, info)
-        now_ms, paused, grace_ms = self._queue.call("beat", (), args)
-        return BeatAnswer(now_ms, bool(paused), grace_ms)
+        now_ms, paused, grace_ms, workers = self._queue.call("beat", (), args)
+        return BeatAnswer(now_ms, bool(paused), grace_ms, workers)
 
     def withdraw(self) -> None:
         """Show that this worker lives no more, and remove its consumer if it holds nothing."""
