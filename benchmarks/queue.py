@@ -55,7 +55,7 @@ class Bench:
     def start(self) -> list[Attempt]:
         """Read and start all."""
         started: list[Attempt] = []
-        while entries := self._reader.read(allow(LanePolicy(), {}, BATCH)):
+        while entries := self._reader.read(allow(LanePolicy(), {}, BATCH, BATCH)):
             started += [item for item in self._attempts.start(entries) if isinstance(item, Attempt)]
         return started
 

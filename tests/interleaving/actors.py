@@ -60,7 +60,8 @@ class Actor:
 
     def read(self) -> None:
         """Fetch entries; sometimes the reply is lost."""
-        entries = self._reader.read(allow(LanePolicy(), {}, self._random.randint(1, 8)))
+        room = self._random.randint(1, 8)
+        entries = self._reader.read(allow(LanePolicy(), {}, room, room))
         if self._random.random() < 0.9:
             self._waiting += self._held.add(entries)
 
@@ -134,7 +135,7 @@ class Actor:
         self._upkeep.promote()
         self._upkeep.expire()
         self._waiting += self._held.add(self._upkeep.reclaim(500).entries)
-        self._waiting += self._held.add(self._reader.read(allow(LanePolicy(), {}, 500)))
+        self._waiting += self._held.add(self._reader.read(allow(LanePolicy(), {}, 500, 500)))
         self.renew()
         busy = bool(self._waiting or self._started)
         while self._waiting:

@@ -46,7 +46,7 @@ class Hand:
 
     def read(self, room: int = 100) -> list[Entry]:
         """Fetch what is there."""
-        return self.reader.read(allow(LanePolicy(), {}, room))
+        return self.reader.read(allow(LanePolicy(), {}, room, room))
 
     def begin(self, entries: list[Entry] | None = None) -> list[Attempt]:
         """Start what it is given, or what is there."""

@@ -10,25 +10,23 @@ from cordwood_worker.lanes import LanePolicy
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """`lanes`: what may be fetched of a lane whatever the others hold; `more`: what may be fetched in all if it is more.
+    """`lanes`: what may be fetched of a lane whatever the others hold; `more`: what may be fetched in all if more.
 
     Each lane has its share of what a worker may hold, so that a worker full of one lane still fetches the others', and
     no job waits for another lane's backlog to be computed. What a lane leaves unused is anybody's. So a worker holds
-    less than twice what it may hold of one lane alone.
+    at most twice what it may hold of one lane alone.
     """
 
     lanes: Mapping[str, int]
     more: int
 
-    @property
-    def is_nothing(self) -> bool:
-        """Whether nothing may be fetched."""
-        return self.more == 0 and not any(self.lanes.values())
 
+def allow(policy: LanePolicy, held: Mapping[str, int], room: int, capacity: int) -> Allowance:
+    """Return what may be fetched by who holds so many entries of each lane and has room for more, of its capacity.
 
-def allow(policy: LanePolicy, held: Mapping[str, int], room: int) -> Allowance:
-    """Return what may be fetched by who holds so many entries of each lane and has room for more."""
-    shares = policy.shares(sum(held.values()) + room)
+    `room` may be less than the capacity leaves: where several workers share a backlog, shares are of this one's part.
+    """
+    shares = policy.shares(min(capacity, sum(held.values()) + room))
     return Allowance({lane: max(0, share - held.get(lane, 0)) for lane, share in shares.items()}, room)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MAX_PER_READ: Final = 512
 BLOCK_MS: Final = 1000
-FULL_POLL_S: Final = 0.05
+FULL_POLL_S: Final = 0.02
 """How often a worker that may hold no more looks for jobs of a lane that it has not its share of."""
 PUT_TIMEOUT_S: Final = 0.5
 
@@ -62,7 +62,7 @@ class Fetcher:
         room = min(load.room, MAX_PER_READ)
         if workers > 1 and room > 0:
             room = min(room, fair_room(self._reader.depth(), workers, sum(load.lanes.values())))
-        entries = self._reader.read(allow(self._policy, load.lanes, room))
+        entries = self._reader.read(allow(self._policy, load.lanes, room, load.capacity))
         if not entries and room > 0:
             # Of several workers that wait, each is given one; what else there is they divide.
             entries = self._reader.wait(1 if workers > 1 else max(1, room // len(ALL_LANES)), BLOCK_MS)

@@ -24,10 +24,11 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a worker holds of each lane, how many more entries it has room for, and how often it has let go of any."""
+    """What a worker holds of each lane, how many more entries it has room for, of how many, and its releases so far."""
 
     lanes: Mapping[str, int]
     room: int
+    capacity: int
     releases: int
 
 
@@ -88,7 +89,8 @@ class Held:
     def load(self) -> Load:
         """What is held, and what there is room for."""
         with self._lock:
-            return Load(dict(self._lanes), self._room(), self._releases)
+            capacity = max(1, min(self._most.rows, int(self._most.tokens / self._mean_hint)))
+            return Load(dict(self._lanes), self._room(), capacity, self._releases)
 
     def wait_for_release(self, since: Load, timeout_s: float) -> bool:
         """Wait until something was let go since then, at most `timeout_s`; return whether it was."""

@@ -38,7 +38,7 @@ class LaneReader:
         return any(created)
 
     def read(self, allowance: Allowance) -> list[Entry]:
-        """Read what is there: of each lane what it is allowed, then of the higher lanes first what is left of the whole.
+        """Read what is there: of each lane what it may send, then the higher lanes first up to what is left in all.
 
         Raises GroupMissing after a flush or a deletion.
         """
