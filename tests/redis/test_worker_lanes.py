@@ -1,0 +1,103 @@
+"""Whom real workers serve first: lanes by weight, a high job before a low backlog, and little work shared by many."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from cordwood.result import Result
+from tests.fleet import PATIENT, Fleet
+from tests.outcomes import check_all_done
+from tests.recording import MODEL, read_notes
+from tests.waiting import wait_until
+
+ROWS: Final = 8
+"""What a batch has at most; texts are of equal length, so rows are to each other as tokens."""
+BATCH_S: Final = 0.02
+
+
+@pytest.fixture
+def notes(fleet: Fleet, tmp_path: Path) -> Path:
+    """The file in which the workers note their batches; none is started yet."""
+    file = tmp_path / "notes"
+    file.touch()
+    settings = {**PATIENT, "max_batch_rows": ROWS, "max_wait_ms": 0}
+    fleet.configure(settings, model=MODEL, options={"notes": str(file), "delay_s": BATCH_S})
+    return file
+
+
+def submit(fleet: Fleet, lane: str, count: int) -> dict[str, str]:
+    """Submit texts of equal length to a lane, and return them by job ID."""
+    texts = [f"{lane:>6} {number:>6}" for number in range(count)]
+    return dict(zip(fleet.client.submit_many(texts, lane=lane), texts, strict=True))
+
+
+def await_beats(fleet: Fleet, count: int) -> None:
+    """Wait until each worker has shown itself so many times again, so that it knows of the others."""
+    for _ in range(count):
+        await_beat_after(fleet, max(beats(fleet)))
+
+
+def await_beat_after(fleet: Fleet, newest: float) -> None:
+    """Wait until each worker has shown itself since that time of the server."""
+    wait_until(lambda: min(beats(fleet)) > newest, description="all workers have beaten again")
+
+
+def beats(fleet: Fleet) -> list[float]:
+    """Return the times at which the workers last showed themselves."""
+    found: Any = fleet.redis.zrange(fleet.keys.named("workers"), 0, -1, withscores=True)
+    return [float(score) for _, score in found]
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
+def test_a_flood_of_the_high_lane_leaves_the_low_lane_its_part(fleet: Fleet, notes: Path, late: bool) -> None:
+    """It comes before the worker or after it has filled itself: low ends before high, and high has 70 % of the rows."""
+    high = submit(fleet, "high", 1_500)
+    low = {} if late else submit(fleet, "low", 100)
+    fleet.start()
+    if late:
+        fleet.client.wait(next(iter(high)), timeout_s=30)
+        low = submit(fleet, "low", 100)
+    check_all_done(fleet, {**high, **low})
+    batches = read_notes(notes)
+    lanes = [[job_id in high for job_id in batch.job_ids] for batch in batches]
+    first = next(number for number, batch in enumerate(lanes) if not all(batch))
+    last = max(number for number, batch in enumerate(lanes) if not all(batch))
+    assert last < len(lanes) - 20, "high jobs were left when the last low one was done"
+    both = [is_high for batch in lanes[first : last + 1] for is_high in batch]
+    assert 0.70 <= sum(both) / len(both) <= 0.95
+
+
+def test_a_high_job_is_in_the_second_batch_at_the_latest_whatever_the_low_lane_holds(fleet: Fleet, notes: Path) -> None:
+    """The worker is full of low jobs each time."""
+    low = submit(fleet, "low", 1_500)
+    fleet.start()
+    fleet.client.wait(next(iter(low)), timeout_s=30)
+    high: dict[str, str] = {}
+    accepted_s: dict[str, float] = {}
+    for _ in range(10):
+        one = submit(fleet, "high", 1)
+        accepted_s |= dict.fromkeys(one, time.monotonic())
+        check_all_done(fleet, one)
+        high |= one
+    batches = read_notes(notes)
+    check_all_done(fleet, low)
+    for job_id, since_s in accepted_s.items():
+        begun = [batch for batch in batches if batch.began_s > since_s]
+        assert job_id in [one for batch in begun[:2] for one in batch.job_ids]
+
+
+def test_little_work_is_shared_by_all_workers(fleet: Fleet) -> None:
+    """40 jobs that one worker could hold: none of four does more than half as much again as its part."""
+    fleet.configure({**PATIENT, "max_batch_rows": 4, "max_wait_ms": 0}, options={"per_row_s": 0.03})
+    fleet.start(4)
+    await_beats(fleet, 2)
+    outcomes = fleet.client.wait_many(fleet.client.submit_many([f"text {number}" for number in range(40)]))
+    done = Counter(outcome.worker for outcome in outcomes if isinstance(outcome, Result))
+    assert done.total() == 40
+    assert len(done) == 4
+    assert max(done.values()) <= 15
