@@ -45,7 +45,7 @@ def submit_call(keys: Keys, jobs: Sequence[EncodedJob], *, max_depth: int, waite
     args: list[Argument] = [max_depth, waiter_mask]
     for job in jobs:
         args += [job.id, job.lane, job.length_hint, job.payload, job.digest]
-        args += [job.delay_ms, job.expires_ms, job.max_attempts, job.result_ttl_ms, job.deadline_ms]
+        args += [job.delay_ms, job.expires_ms, job.max_attempts, job.result_ttl_ms, job.deadline_ms, job.tenant]
     return ScriptCall("submit", record_keys(keys, [job.id for job in jobs]), tuple(args))
 
 

@@ -35,6 +35,7 @@ class JobOptions(TypedDict, total=False):
 
     task: str | None
     lane: str
+    tenant: str | None
     delay_s: float
     deadline_s: float | None
     expires_s: float | None

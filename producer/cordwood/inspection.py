@@ -27,11 +27,12 @@ _MAX_DIGITS: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneView:
-    """One lane: entries not delivered yet, and entries in some worker's hands."""
+    """One lane: entries not delivered yet, entries in workers' hands, and jobs that wait for their tenant's turn."""
 
     lane: str
     ready: int
     in_flight: int
+    aside: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ class QueueView:
     @property
     def ready(self) -> int:
         """Jobs that wait for a worker."""
-        return sum(lane.ready for lane in self.lanes)
+        return sum(lane.ready + lane.aside for lane in self.lanes)
 
     @property
     def in_flight(self) -> int:
@@ -101,16 +102,17 @@ def look_at_queue(redis: SyncRedis, keys: Keys) -> QueueView:
         for lane in ALL_LANES:
             pipe.execute_command("XLEN", keys.lane(lane))
             pipe.execute_command("XRANGE", keys.lane(lane), "-", "+", "COUNT", 1)
+            pipe.execute_command("ZCARD", keys.aside(lane))
         now, delayed, dead, workers, stats, (paused,), (task, model), *lanes = pipe.execute()
-    lengths, oldest = lanes[::2], [entries[0][0] for entries in lanes[1::2] if entries]
+    lengths, oldest, aside = lanes[::3], [entries[0][0] for entries in lanes[1::3] if entries], lanes[2::3]
     there = zip(ALL_LANES, lengths, strict=True)
     pending = [_pending(redis, keys.lane(lane)) if length else 0 for lane, length in there]
     now_ms = int(now[0]) * 1000 + int(now[1]) // 1000
     return QueueView(
         queue=keys.queue,
         lanes=tuple(
-            LaneView(lane=lane, ready=max(0, length - held), in_flight=held)
-            for lane, length, held in zip(ALL_LANES, lengths, pending, strict=True)
+            LaneView(lane=lane, ready=max(0, length - held), in_flight=held, aside=waiting)
+            for lane, length, held, waiting in zip(ALL_LANES, lengths, pending, aside, strict=True)
         ),
         delayed=delayed,
         dead=dead,

@@ -20,6 +20,7 @@ Metadata = Mapping[str, Any]
 
 TASKS: Final = ("embed", "classify", "zero_shot", "rerank")
 MAX_ID_BYTES: Final = 128
+MAX_TENANT_BYTES: Final = 64
 DIGEST_BYTES: Final = 16
 _FORBIDDEN_IN_ID: Final = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]|\s")
 _BASE32: Final = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -33,6 +34,7 @@ class Job:
     accepts the job: `delay_s` before it becomes ready, `deadline_s` until it had better be done, `expires_s` until it
     ends as expired if it was not started, `result_ttl_s` that its outcome is kept (0 for ever; None takes the client's
     setting). Among a lane's jobs that a worker has fetched the earliest deadline is first; one that is late still runs.
+    A `tenant`, on whose behalf the job is, shares its lane fairly with the others by tokens: see `pump.lua`.
     `metadata` comes back with the result.
     """
 
@@ -40,6 +42,7 @@ class Job:
     id: str | None = None
     task: str | None = None
     lane: str = "normal"
+    tenant: str | None = None
     delay_s: float = 0.0
     deadline_s: float | None = None
     expires_s: float | None = None
@@ -84,6 +87,7 @@ class EncodedJob:
     max_attempts: int
     result_ttl_ms: int
     deadline_ms: int = 0
+    tenant: str = ""
 
     @property
     def size(self) -> int:
@@ -100,19 +104,7 @@ def new_job_id(now_ms: int | None = None) -> str:
 
 def check_job_id(job_id: str, *, index: int | None = None) -> str:
     """Return the ID if it is 1 to 128 bytes of UTF-8 without spaces and control characters, else raise InvalidInput."""
-    if not isinstance(job_id, str):
-        raise InvalidInput(f"a job ID must be a str, not {type(job_id).__name__}{_at(index)}", index=index)
-    if len(job_id) > MAX_ID_BYTES:
-        raise InvalidInput(f"a job ID has more than {MAX_ID_BYTES} bytes{_at(index)}", index=index)
-    try:
-        size = len(job_id.encode())
-    except UnicodeEncodeError:
-        raise InvalidInput(f"a job ID has a lone surrogate{_at(index)}", index=index) from None
-    if not 1 <= size <= MAX_ID_BYTES:
-        raise InvalidInput(f"a job ID has {size} bytes, not 1 to {MAX_ID_BYTES}{_at(index)}", index=index)
-    if _FORBIDDEN_IN_ID.search(job_id):
-        raise InvalidInput(f"job ID {job_id!r} has a space or a control character{_at(index)}", index=index)
-    return job_id
+    return _checked_name("a job ID", job_id, MAX_ID_BYTES, index)
 
 
 def encode_job(job: Job, limits: JobLimits, defaults: Job, *, index: int | None = None) -> EncodedJob:
@@ -142,6 +134,7 @@ def encode_job(job: Job, limits: JobLimits, defaults: Job, *, index: int | None 
         max_attempts=1 if attempts is None else attempts,
         result_ttl_ms=_result_ttl_ms(0.0 if result_ttl_s is None else result_ttl_s, index),
         deadline_ms=_time_limit_ms("deadline_s", job.deadline_s, index),
+        tenant="" if job.tenant is None else _checked_name("a tenant", job.tenant, MAX_TENANT_BYTES, index),
     )
 
 
@@ -262,6 +255,22 @@ def _too_large(what: str, size: int, limits: JobLimits, index: int | None) -> Pa
     limit = limits.max_payload_bytes
     message = f"{what} {size} bytes, over the limit max_payload_bytes = {limit}{_at(index)}"
     return PayloadTooLarge(message, size=size, limit=limit, index=index)
+
+
+def _checked_name(what: str, name: object, most: int, index: int | None) -> str:
+    if not isinstance(name, str):
+        raise InvalidInput(f"{what} must be a str, not {type(name).__name__}{_at(index)}", index=index)
+    if len(name) > most:
+        raise InvalidInput(f"{what} has more than {most} bytes{_at(index)}", index=index)
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{what} has a lone surrogate{_at(index)}", index=index) from None
+    if not 1 <= size <= most:
+        raise InvalidInput(f"{what} has {size} bytes, not 1 to {most}{_at(index)}", index=index)
+    if _FORBIDDEN_IN_ID.search(name):
+        raise InvalidInput(f"{what}, {name!r}, has a space or a control character{_at(index)}", index=index)
+    return name
 
 
 def _milliseconds(name: str, seconds: object, index: int | None) -> int:

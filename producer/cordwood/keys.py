@@ -71,6 +71,10 @@ class Keys:
         """The stream of one lane."""
         return f"{self.prefix}lane:{lane}"
 
+    def aside(self, lane: str) -> str:
+        """The jobs of a lane that wait for their tenant's turn; always empty for `again`."""
+        return f"{self.prefix}fair:{lane}"
+
     def job(self, job_id: str) -> str:
         """The record of one job."""
         return f"{self.prefix}job:{job_id}"

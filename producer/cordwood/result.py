@@ -83,6 +83,7 @@ class JobRecord:
     job_id: str
     state: str
     lane: str
+    tenant: str
     attempts: int
     max_attempts: int
     takeovers: int
@@ -104,7 +105,7 @@ class JobRecord:
 
 
 RECORD_FIELDS: Final = (
-    "st", "ln", "at", "ma", "to", "t0", "t1", "t2", "dl", "ex", "wk", "ec", "er", "rs", "rt",
+    "st", "ln", "at", "ma", "to", "t0", "t1", "t2", "dl", "ex", "wk", "ec", "er", "rs", "rt", "tn",
 )  # fmt: skip
 """The fields of a record that `read_record` wants, in this order."""
 
@@ -118,7 +119,9 @@ def read_record(job_id: str, values: Sequence[bytes | None], pttl_ms: int) -> Jo
     at = RECORD_FIELDS.index("rs")
     result = values[at]
     text = ["" if value is None else value.decode("utf-8", "replace") for value in (*values[:at], *values[at + 1 :])]
-    state, lane, attempts, max_attempts, takeovers, t0, t1, t2, deadline, expires, worker, code, error, ttl = text
+    state, lane, attempts, max_attempts, takeovers, t0, t1, t2, deadline, expires, worker, code, error, ttl, tenant = (
+        text
+    )
     if state not in STATES:
         return None
     result_ttl_ms = _number(ttl)
@@ -128,6 +131,7 @@ def read_record(job_id: str, values: Sequence[bytes | None], pttl_ms: int) -> Jo
         job_id=job_id,
         state=state,
         lane=lane,
+        tenant=tenant,
         attempts=_number(attempts),
         max_attempts=_number(max_attempts),
         takeovers=_number(takeovers),

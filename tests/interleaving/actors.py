@@ -65,6 +65,10 @@ class Actor:
         if self._random.random() < 0.9:
             self._waiting += self._held.add(entries)
 
+    def pump(self) -> None:
+        """Let jobs in whose tenant's turn it is."""
+        self._reader.pump(self._random.randint(1, 8))
+
     def start(self) -> None:
         """Begin attempts at some of what it was given."""
         entries = self._some(self._waiting)
@@ -135,6 +139,7 @@ class Actor:
         self._upkeep.promote()
         self._upkeep.expire()
         self._waiting += self._held.add(self._upkeep.reclaim(500).entries)
+        self._reader.pump(100)
         self._waiting += self._held.add(self._reader.read(allow(LanePolicy(), {}, 500, 500)))
         self.renew()
         busy = bool(self._waiting or self._started)

@@ -36,6 +36,7 @@ class Run:
         self._fleet_steps: list[Callable[[Actor], None]] = [
             *[Actor.beat] * 6,
             *[Actor.read] * 6,
+            *[Actor.pump] * 3,
             *[Actor.start] * 8,
             Actor.mark,
             *[Actor.finish] * 5,
@@ -120,6 +121,7 @@ class Run:
                 inputs=(f"text of {job_id}",),
                 id=job_id,
                 lane=self._random.choice(LANES),
+                tenant=self._random.choice([None, "a", "b"]),
                 delay_s=self._random.choice([0, 0, 0, 0.3]),
                 expires_s=self._random.choice([None, None, None, 2.0]),
                 max_attempts=self._random.choice([None, 1]),
@@ -169,6 +171,10 @@ class Run:
         entries = self.world.redis.xrange(stream, count=3)
         if entries:
             self.world.redis.xdel(stream, self._random.choice(entries)[0])
+        aside = self.world.keys.aside(self._random.choice(LANES))
+        waiting = self.world.redis.zrange(aside, 0, 2)
+        if waiting:
+            self.world.redis.zrem(aside, self._random.choice(waiting))
         self._repair()
 
     def _lose_stream(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from cordwood.calls import record_keys
 from cordwood.connection import run_script, translated_errors
 from cordwood.errors import ServerUnavailable
-from cordwood.keys import ALL_LANES, Keys, queue_keys
+from cordwood.keys import ALL_LANES, LANES, Keys, queue_keys
 from cordwood.result import FINAL_STATES
 from cordwood.scripts import Script, assemble
 from cordwood.steps import ScriptCall
@@ -25,6 +25,8 @@ SET_CLOCK: Final = "#!lua flags=allow-oom\nreturn redis.call('SET', KEYS[1], ARG
 ARGS_PER_JOB: Final = {"finish": (0, 3), "fail": (0, 4), "dead": (1, 4), "retry": (1, 5), "release": (1, 4)}
 START_ARGS: Final = (5, 4)
 """How many arguments `start` has before those of its first entry, and of each entry."""
+SUBMIT_ARGS: Final = 11
+"""How many arguments `submit` has for each job, after the first two."""
 ENDS: Final = {"done", "failed", "dead", "cancelled", "expired"}
 
 
@@ -133,7 +135,7 @@ class World:
         if isinstance(reply, bytes):
             return
         for position, answer in enumerate(reply):
-            at = 2 + 10 * position
+            at = 2 + SUBMIT_ARGS * position
             job_id, payload = str(call.args[at]), call.args[at + 3]
             if answer == b"new":
                 if job_id in self.accepted:
@@ -148,11 +150,14 @@ class World:
         self.ended[job_id] = answer
 
     def _entries(self) -> dict[str, list[str]]:
-        """Where each job has entries, by job ID, as `lane:entry ID`."""
+        """Where each job stands, by job ID: `lane:entry ID`, or `fair:lane` if it waits for its tenant's turn."""
         places: dict[str, list[str]] = {}
         for lane in ALL_LANES:
             for entry_id, fields in self.redis.xrange(self.keys.lane(lane)):
                 places.setdefault(fields[b"id"].decode(), []).append(f"{lane}:{entry_id.decode()}")
+        for lane in LANES:
+            for member in self.redis.zrange(self.keys.aside(lane), 0, -1):
+                places.setdefault(member.decode(), []).append(f"fair:{lane}")
         return places
 
     def _check_job(self, job_id: str, entries: Mapping[str, list[str]], delayed: set[str]) -> None:

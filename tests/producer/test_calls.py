@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,15 +48,16 @@ def test_pieces_are_full_but_the_last(items: list[int], size: int) -> None:
     assert all(pieces)
 
 
-def test_a_submit_passes_the_fixed_keys_then_each_record_and_ten_arguments_a_job() -> None:
+def test_a_submit_passes_the_fixed_keys_then_each_record_and_what_it_needs_of_a_job() -> None:
     """In the order that the script's header names."""
-    job = encoded("mine", lane="high", delay_s=1.5, deadline_s=0.0001, expires_s=2.5, result_ttl_s=0, max_attempts=7)
+    times: dict[str, Any] = {"delay_s": 1.5, "deadline_s": 0.0001, "expires_s": 2.5, "result_ttl_s": 0}
+    job = encoded("mine", lane="high", tenant="acme", max_attempts=7, **times)
     call = calls.submit_call(KEYS, [SMALL, job], max_depth=9, waiter_mask=4)
     assert (call.name, call.patient) == ("submit", True)
     assert call.keys == (*KEYS.fixed, KEYS.job("small"), KEYS.job("mine"))
     assert call.args[:2] == (9, 4)
-    assert call.args[11] == 0, "no deadline"
-    assert call.args[12:] == ("mine", "high", job.length_hint, job.payload, job.digest, 1500, 2500, 7, 0, 1)
+    assert call.args[11:13] == (0, ""), "neither deadline nor tenant"
+    assert call.args[13:] == ("mine", "high", job.length_hint, job.payload, job.digest, 1500, 2500, 7, 0, 1, "acme")
 
 
 def test_each_answer_of_submit_is_read_for_its_job() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from cordwood.calls import read_submissions, submit_call
+from cordwood.calls import read_submissions, submit_call, sweep_call
 from cordwood.errors import Submission
 from cordwood.job import EncodedJob, Job, JobLimits, encode_job
+from cordwood.steps import ScriptCall
 from cordwood_worker.allowance import allow
 from cordwood_worker.broker.attempts import Attempts, Done, Fault
 from cordwood_worker.broker.lanes import LaneReader
@@ -71,6 +72,10 @@ class Bench:
         jobs = [self.encoded(job_id, **fields) for job_id in job_ids]
         call = submit_call(self.keys, jobs, max_depth=max_depth, waiter_mask=mask)
         return read_submissions(jobs, self.world.call(call))
+
+    def cancelling(self, *job_ids: str) -> ScriptCall:
+        """Return the call that cancels these jobs."""
+        return sweep_call("cancel", self.keys, job_ids)
 
     def encoded(self, job_id: str, **fields: Any) -> EncodedJob:
         """Encode a job whose text is its ID, unless `inputs` says otherwise."""

@@ -112,6 +112,20 @@ def test_the_backlog_is_honest_after_an_entry_was_deleted(client: Client, worker
     assert look_at_queue(worker.redis, worker.keys).ready >= 0
 
 
+def test_jobs_that_wait_for_their_tenants_turn_are_shown_and_count_as_ready(client: Client, worker: HandWorker) -> None:
+    """In the lane's window or aside, they wait for a worker; a job's tenant is in its record."""
+    ids = client.submit_many([f"text {number}" for number in range(100)], lane="low", tenant="acme")
+    view = look_at_queue(worker.redis, worker.keys)
+    low = view.lanes[-1]
+    assert (view.ready, low.ready + low.aside, view.in_flight) == (100, 100, 0)
+    assert 0 < low.aside < 100
+    record = look_at_job(worker.redis, worker.keys, ids[0])
+    assert record is not None
+    assert record.tenant == "acme"
+    client.cancel(ids)
+    assert look_at_queue(worker.redis, worker.keys).ready == 0
+
+
 def test_what_waits_runs_is_delayed_and_is_dead_is_counted(client: Client, worker: HandWorker) -> None:
     """With the age of the oldest, the counters, and what serves the queue."""
     worker.upkeep.announce({"task": "embed", "model": "hand", "dim": 8})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import pytest
@@ -20,20 +21,44 @@ ROWS: Final = 8
 BATCH_S: Final = 0.02
 
 
+SENTENCES: Final = ["word " * words for words in (2, 3, 5, 8, 13, 21, 34)]
+
+
 @pytest.fixture
-def notes(fleet: Fleet, tmp_path: Path) -> Path:
-    """The file in which the workers note their batches; none is started yet."""
+def notes(tmp_path: Path) -> Path:
+    """The file in which workers note their batches."""
     file = tmp_path / "notes"
     file.touch()
-    settings = {**PATIENT, "max_batch_rows": ROWS, "max_wait_ms": 0}
-    fleet.configure(settings, model=MODEL, options={"notes": str(file), "delay_s": BATCH_S})
     return file
+
+
+def start_worker(fleet: Fleet, notes: Path, rows: int = ROWS) -> None:
+    """Start a worker whose batches of so many rows at most take `BATCH_S` each."""
+    settings = {**PATIENT, "max_batch_rows": rows, "max_wait_ms": 0}
+    fleet.configure(settings, model=MODEL, options={"notes": str(notes), "delay_s": BATCH_S})
+    fleet.start()
 
 
 def submit(fleet: Fleet, lane: str, count: int) -> dict[str, str]:
     """Submit texts of equal length to a lane, and return them by job ID."""
     texts = [f"{lane:>6} {number:>6}" for number in range(count)]
     return dict(zip(fleet.client.submit_many(texts, lane=lane), texts, strict=True))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.leaves_jobs
+def test_a_flood_of_one_tenant_delays_another_by_five_batches_at_most(fleet: Fleet, notes: Path) -> None:
+    """100,000 jobs of all lengths before 10: the ten are in the five batches begun next."""
+    start_worker(fleet, notes, rows=32)
+    random = Random(1)
+    flood = fleet.client.submit_many([random.choice(SENTENCES) for _ in range(100_000)], tenant="flood")
+    fleet.client.wait(flood[1000], timeout_s=60)
+    few = fleet.client.submit_many([random.choice(SENTENCES) for _ in range(10)], tenant="few")
+    accepted_s = time.monotonic()
+    assert all(isinstance(outcome, Result) for outcome in fleet.client.wait_many(few, timeout_s=30))
+    begun = [batch.job_ids for batch in read_notes(notes) if batch.began_s > accepted_s]
+    assert set(few) <= {job_id for job_ids in begun[:5] for job_id in job_ids}
+    assert fleet.stat("done") < 10_000, "the flood was over"
 
 
 def await_beats(fleet: Fleet, count: int) -> None:
@@ -58,7 +83,7 @@ def test_a_flood_of_the_high_lane_leaves_the_low_lane_its_part(fleet: Fleet, not
     """It comes before the worker or after it has filled itself: low ends before high, and high has 70 % of the rows."""
     high = submit(fleet, "high", 1_500)
     low = {} if late else submit(fleet, "low", 100)
-    fleet.start()
+    start_worker(fleet, notes)
     if late:
         fleet.client.wait(next(iter(high)), timeout_s=30)
         low = submit(fleet, "low", 100)
@@ -75,7 +100,7 @@ def test_a_flood_of_the_high_lane_leaves_the_low_lane_its_part(fleet: Fleet, not
 def test_a_high_job_is_in_the_second_batch_at_the_latest_whatever_the_low_lane_holds(fleet: Fleet, notes: Path) -> None:
     """The worker is full of low jobs each time."""
     low = submit(fleet, "low", 1_500)
-    fleet.start()
+    start_worker(fleet, notes)
     fleet.client.wait(next(iter(low)), timeout_s=30)
     high: dict[str, str] = {}
     accepted_s: dict[str, float] = {}

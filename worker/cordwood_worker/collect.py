@@ -60,9 +60,11 @@ class Collector:
 
     def limit_tokens(self, max_tokens: int) -> None:
         """Have later batches cost no more than this; a row that is over it alone still runs alone."""
-        self._limits = replace(self._limits, max_tokens=max_tokens)
-        for rows in (*self._lanes.values(), *self._suspects.values()):
-            rows.limits = self._limits
+        self._set_limits(replace(self._limits, max_tokens=max_tokens))
+
+    def limit_bypass(self, max_bypass: int) -> None:
+        """Have rows be bypassed no more often than this by later batches."""
+        self._set_limits(replace(self._limits, max_bypass=max_bypass))
 
     def add(self, rows: Iterable[Row]) -> None:
         """Buffer rows, oldest first."""
@@ -105,6 +107,11 @@ class Collector:
         for job_id in unwanted & self._suspects.keys():
             dropped += len(self._suspects.pop(job_id))
         return dropped
+
+    def _set_limits(self, limits: BatchLimits) -> None:
+        self._limits = limits
+        for rows in (*self._lanes.values(), *self._suspects.values()):
+            rows.limits = limits
 
     def _fill(self, draft: Draft) -> None:
         leader, *others = self._turns.choose([lane for lane, rows in self._lanes.items() if rows])

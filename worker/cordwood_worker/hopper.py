@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from cordwood_worker.cost_model import CostModel
 
 LONGEST_WAIT_S: Final = 0.5
+AGE_FAVOURED: Final = 8
+"""Rows are bypassed so many times less often at most while jobs wait for their tenants' turns."""
 CAUTION: Final = 1.5
 """A batch with a deadline is begun so many times its predicted duration before it."""
 
@@ -34,6 +36,7 @@ class Hopper:
     def __init__(self, collector: Collector, clock: Callable[[], float], costs: CostModel | None = None) -> None:
         self._collector = collector
         self._costs = costs
+        self._max_bypass = collector.limits.max_bypass
         self._patience = Patience(collector.limits.max_wait_s)
         self._clock = clock
         self._changed = Condition()
@@ -49,6 +52,13 @@ class Hopper:
         with self._changed:
             self._collector.limit_tokens(max_tokens)
             self._changed.notify_all()
+
+    def favour_age(self, favoured: bool) -> None:  # noqa: FBT001 - on or off is all that it says
+        """Have the order of arrival count for more than equal lengths, or no longer."""
+        max_bypass = max(1, self._max_bypass // AGE_FAVOURED) if favoured else self._max_bypass
+        with self._changed:
+            if self._collector.limits.max_bypass != max_bypass:
+                self._collector.limit_bypass(max_bypass)
 
     def put(self, rows: Sequence[Row]) -> None:
         """Add rows."""

@@ -55,7 +55,10 @@ def show_queue(session: Session, name: str, as_json: bool) -> None:  # noqa: FBT
         return
     row = dict(zip(map(str.lower, HEADINGS), _row(view), strict=True))
     print_fields({**row, **{f"counted {key}": value for key, value in view.stats.items()}})
-    print_table(("LANE", "READY", "IN FLIGHT"), [(lane.lane, lane.ready, lane.in_flight) for lane in view.lanes])
+    print_table(
+        ("LANE", "READY", "IN FLIGHT", "ASIDE"),
+        [(lane.lane, lane.ready, lane.in_flight, lane.aside) for lane in view.lanes],
+    )
 
 
 def _row(view: QueueView) -> tuple[object, ...]:

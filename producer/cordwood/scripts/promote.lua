@@ -4,7 +4,7 @@
 -- ARGV   job IDs, as the sweeper read them
 -- returns the number made ready
 -- repeat 0: each is checked again
--- include: keys clock record lane
+-- include: keys clock record lane turns
 
 local promoted = 0
 for i, id in ipairs(ARGV) do
@@ -14,8 +14,9 @@ for i, id in ipairs(ARGV) do
   if due then
     local rec = read_record(KEYS[FIRST_RECORD + i - 1])
     if rec and rec.state == 'delayed' then
-      local hint = redis.call('HGET', rec.key, 'hi') or 0
-      local entry = join(rec.attempts > 0 and 'again' or rec.lane, id, hint)
+      local f = redis.call('HMGET', rec.key, 'hi', 'tn')
+      local hint, tenant = f[1] or 0, f[2] or ''
+      local entry = rec.attempts > 0 and join('again', id, hint) or enter(rec.lane, id, hint, tenant)
       redis.call('HSET', rec.key, 'st', 'queued', 'en', entry)
       promoted = promoted + 1
     end

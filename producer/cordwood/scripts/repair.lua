@@ -8,13 +8,18 @@
 
 local mend, answers = ARGV[1] == '1', {}
 
+local function waits_for_its_turn(place, id)
+  local lane = string.match(place, '^fair:(%l+)$')
+  return lane and FAIR[lane] and redis.call('ZSCORE', FAIR[lane], id)
+end
+
 local function check(rec, id)
   if rec.state == 'delayed' then
     if redis.call('ZSCORE', K.delayed, id) then return 'whole' end
     if mend then redis.call('ZADD', K.delayed, now, id) end
     return 'delay'
   end
-  if entry_exists(rec.entry, id) then return 'whole' end
+  if entry_exists(rec.entry, id) or waits_for_its_turn(rec.entry, id) then return 'whole' end
   if mend then
     local hint = redis.call('HGET', rec.key, 'hi') or 0
     redis.call('HSET', rec.key, 'en', join(rec.state == 'running' and 'again' or rec.lane, id, hint))

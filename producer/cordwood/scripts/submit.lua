@@ -3,13 +3,13 @@
 -- KEYS   fixed, then one record per job
 -- ARGV   max_depth, waiter mask of the caller; then per job:
 --        id, lane, hint, payload, digest, delay_ms, expires_ms (0 none), max_attempts, result_ttl_ms (0 never),
---        deadline_ms (0 none)
+--        deadline_ms (0 none), tenant ('' none)
 -- returns per job 'new', 'dup:<state>', 'conflict' (another digest) or 'bad';
 --        or 'full:depth' / 'full:memory' alone, and then nothing was written
 -- repeat 'dup:<state>'; the caller's waiter bit is set either way
--- include: keys clock record lane
+-- include: keys clock record lane turns
 
-local max_depth, mask, WIDTH = tonumber(ARGV[1]), tonumber(ARGV[2]), 10
+local max_depth, mask, WIDTH = tonumber(ARGV[1]), tonumber(ARGV[2]), 11
 local total = (#ARGV - 2) / WIDTH
 local limit = redis.call('HGET', K.meta, 'max_depth')
 if limit then max_depth = tonumber(limit) or max_depth end
@@ -25,7 +25,7 @@ end
 local function depth()
   local sum = redis.call('ZCARD', K.delayed)
   for _, lane in ipairs(LANES) do sum = sum + redis.call('XLEN', K[lane]) end
-  for i = FIRST_FAIR, FIRST_FAIR + 2 do sum = sum + redis.call('ZCARD', KEYS[i]) end
+  for _, aside in pairs(FAIR) do sum = sum + redis.call('ZCARD', aside) end
   return sum
 end
 
@@ -55,18 +55,20 @@ end
 local function accept(i, at)
   local id, lane, hint = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local delay, expires, deadline = tonumber(ARGV[at + 6]), tonumber(ARGV[at + 7]), tonumber(ARGV[at + 10])
+  local tenant = ARGV[at + 11]
   local expiry = expires > 0 and now + expires or 0
   local state, entry = 'queued', ''
   if delay > 0 then
     state = 'delayed'
     redis.call('ZADD', K.delayed, now + delay, id)
   else
-    entry = join(lane, id, hint)
+    entry = enter(lane, id, hint, tenant)
   end
   local key = KEYS[FIRST_RECORD + i - 1]
   redis.call('HSET', key, 'v', 1, 'st', state, 'pl', ARGV[at + 4], 'dg', ARGV[at + 5],
     'ln', lane, 'en', entry, 'at', 0, 'ma', ARGV[at + 8], 'wm', mask, 'ex', expiry, 't0', now_text,
     'rt', ARGV[at + 9], 'hi', hint)
+  if tenant ~= '' then redis.call('HSET', key, 'tn', tenant) end
   if deadline > 0 then redis.call('HSET', key, 'dl', now + deadline) end
   if expiry > 0 then redis.call('ZADD', K.expiring, expiry, id) end
 end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from cordwood import connection
 from cordwood.errors import CordwoodError, InvalidInput
 from cordwood.job import check_job_id
 from cordwood.keys import ALL_LANES, GROUP, LANES
+from cordwood.scripts import MAX_JOBS_PER_CALL
 from cordwood_worker.allowance import Allowance
 from cordwood_worker.broker.connection import QueueConnection
 from cordwood_worker.entry import Entry
@@ -30,6 +31,8 @@ class LaneReader:
     def __init__(self, queue: QueueConnection, clock: Callable[[], float]) -> None:
         self._queue = queue
         self._clock = clock
+        self.tenants_wait = False
+        """Whether jobs waited for their tenant's turn at the last read: then `pump` may let some in."""
 
     def create_groups(self) -> bool:
         """Create each lane's group, from the start of its stream; return whether any was missing."""
@@ -59,6 +62,26 @@ class LaneReader:
             for lane in ALL_LANES:
                 pipeline.xlen(self._queue.keys.lane(lane))
             return sum(pipeline.execute())
+
+    def pump(self, window: int) -> int:
+        """Let jobs whose tenant's turn it is into the lanes, up to `window` jobs in each; return how many."""
+        keys = self._queue.keys
+        with connection.translated_errors(), self._queue.redis.pipeline(transaction=False) as pipeline:
+            for lane in LANES:
+                pipeline.xlen(keys.lane(lane))
+            lengths = dict(zip(LANES, pipeline.execute(), strict=True))
+            for lane in LANES:
+                pipeline.zrange(keys.aside(lane), 0, min(max(1, window - lengths[lane]), MAX_JOBS_PER_CALL) - 1)
+            waiting = dict(zip(LANES, pipeline.execute(), strict=True))
+        return sum(self._pump_lane(lane, window, members) for lane, members in waiting.items() if members)
+
+    def _pump_lane(self, lane: str, window: int, members: Sequence[bytes]) -> int:
+        foreign = [raw for raw in members if not acceptable_id(raw)]
+        if foreign:
+            # No producer could have written them: they would stand at the head for ever.
+            self._execute(("ZREM", self._queue.keys.aside(lane), *foreign))
+        job_ids = [job_id for job_id in map(acceptable_id, members) if job_id]
+        return int(self._queue.call("pump", job_ids, (lane, window, *job_ids)))
 
     def read_in_turn(self, lanes: Iterable[str], most: int) -> list[Entry]:
         """Read these lanes one after the other, up to `most` entries in all; raises as `read` does."""
@@ -97,7 +120,10 @@ class LaneReader:
         with _missing_groups_told(), self._queue.redis.pipeline(transaction=False) as pipeline:
             for read in reads:
                 pipeline.execute_command(*read)
-            replies = pipeline.execute()
+            # Rides along, so that a queue without tenants pays no round trip to learn that none waits.
+            pipeline.execute_command("EXISTS", *map(self._queue.keys.aside, LANES))
+            *replies, waiting = pipeline.execute()
+        self.tenants_wait = waiting > 0
         return [entry for reply in replies for entry in self._entries(reply)]
 
     def _group_read(self, count: int, block: tuple[str | int, ...], lanes: Iterable[str]) -> tuple[str | int, ...]:
@@ -105,7 +131,7 @@ class LaneReader:
         head = ("XREADGROUP", "GROUP", GROUP, self._queue.consumer, "COUNT", count)
         return (*head, *block, "STREAMS", *streams, *(">" for _ in streams))
 
-    def _execute(self, command: tuple[str | int, ...]) -> Any:
+    def _execute(self, command: tuple[str | int | bytes, ...]) -> Any:
         with _missing_groups_told():
             return self._queue.redis.execute_command(*command)
 

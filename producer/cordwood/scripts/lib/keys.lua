@@ -3,8 +3,9 @@ local K = {
   again = KEYS[1], high = KEYS[2], normal = KEYS[3], low = KEYS[4],
   delayed = KEYS[5], expiring = KEYS[6], dead = KEYS[7], outbox = KEYS[8],
   workers = KEYS[9], batch = KEYS[10], suspects = KEYS[11], info = KEYS[12],
-  sets = KEYS[13], stats = KEYS[14], meta = KEYS[15], spec = KEYS[16],
+  sets = KEYS[13], stats = KEYS[14], meta = KEYS[15], spec = KEYS[16], vt = KEYS[25],
 }
-local FIRST_DONE, FIRST_FAIR, FIRST_RECORD = 17, 26, 29
+local FAIR = { high = KEYS[26], normal = KEYS[27], low = KEYS[28] }
+local FIRST_DONE, FIRST_RECORD = 17, 29
 local LANES = { 'again', 'high', 'normal', 'low' }
 local GROUP = 'workers'

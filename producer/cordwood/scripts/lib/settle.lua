@@ -13,6 +13,16 @@ local function count(kind)
   counts[kind] = (counts[kind] or 0) + 1
 end
 
+-- Takes a job out of those that wait for their tenant's turn, and gives the tenant back what it was charged for.
+local function leave_turns(key, place, id)
+  local lane = string.match(place, '^fair:(%l+)$')
+  if not lane or not FAIR[lane] or redis.call('ZREM', FAIR[lane], id) == 0 then return end
+  local f = redis.call('HMGET', key, 'tn', 'hi')
+  local field = lane .. ':' .. (f[1] or '')
+  local tag = number(redis.call('HGET', K.vt, field))
+  if tag > 0 then redis.call('HSET', K.vt, field, string.format('%.0f', tag - math.max(1, number(f[2])))) end
+end
+
 -- Stores the outcome `state` and further fields, given one by one. Where a replay cannot need the payload, the caller
 -- gives it as empty, which costs less than a call that removes it.
 local function settle(rec, id, state, ttl, ...)
@@ -21,6 +31,7 @@ local function settle(rec, id, state, ttl, ...)
   if rec.expires > 0 then redis.call('ZREM', K.expiring, id) end
   leave(split_entry(rec.entry))
   if rec.state == 'delayed' then redis.call('ZREM', K.delayed, id) end
+  if rec.state == 'queued' then leave_turns(rec.key, rec.entry, id) end
   cleared[#cleared + 1] = id
   local mask, shard = rec.waiters, 0
   while mask > 0 do
