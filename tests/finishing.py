@@ -54,9 +54,9 @@ class HandWorker:
     def __exit__(self, *exc: object) -> None:
         self.redis.close()
 
-    def beat(self) -> None:
-        """Show a sign of life."""
-        self.upkeep.beat(codec.pack({"model": "hand", "held": 0}, max_bytes=1000))
+    def beat(self, **info: object) -> None:
+        """Show a sign of life, and say this of itself."""
+        self.upkeep.beat(codec.pack({"model": "hand", "held": 0, **info}, max_bytes=1000))
 
     def take(self, most: int = 512, *, block_ms: int = 0) -> list[Attempt]:
         """Read what is ready, at most `most`, and begin an attempt at each job."""

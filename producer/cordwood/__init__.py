@@ -6,6 +6,7 @@ from cordwood.async_client import AsyncClient
 from cordwood.client import Client
 from cordwood.errors import (
     CordwoodError,
+    DeadlineUnmeetable,
     InvalidInput,
     JobCancelled,
     JobConflict,
@@ -32,6 +33,7 @@ __all__ = [
     "AsyncClient",
     "Client",
     "CordwoodError",
+    "DeadlineUnmeetable",
     "InvalidInput",
     "Job",
     "JobCancelled",

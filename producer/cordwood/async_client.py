@@ -63,17 +63,28 @@ class AsyncClient:
         await self._hasty.aclose()
 
     async def submit(
-        self, work: Work, *, job_id: str | None = None, queue: str | None = None, **options: Unpack[JobOptions]
+        self,
+        work: Work,
+        *,
+        job_id: str | None = None,
+        queue: str | None = None,
+        admission_control: bool = False,
+        **options: Unpack[JobOptions],
     ) -> str:
         """Submit one job and return its ID; see `Client.submit`."""
         job = as_job(work, job_id, options)
-        return (await self._perform(self._core.submit(queue, [job], numbered=False)))[0]
+        return (await self._perform(self._core.submit(queue, [job], admission_control, numbered=False)))[0]
 
     async def submit_many(
-        self, works: Iterable[Work], *, queue: str | None = None, **options: Unpack[JobOptions]
+        self,
+        works: Iterable[Work],
+        *,
+        queue: str | None = None,
+        admission_control: bool = False,
+        **options: Unpack[JobOptions],
     ) -> list[str]:
         """Submit any number of jobs and return their IDs in order; see `Client.submit_many`."""
-        return await self._perform(self._core.submit(queue, as_jobs(works, options)))
+        return await self._perform(self._core.submit(queue, as_jobs(works, options), admission_control))
 
     async def get(self, job_id: str, *, queue: str | None = None) -> JobRecord:
         """Return a job's record as it is now, without waiting; raise JobNotFound if there is none."""

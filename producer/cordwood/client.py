@@ -64,25 +64,37 @@ class Client:
         self._hasty.close()
 
     def submit(
-        self, work: Work, *, job_id: str | None = None, queue: str | None = None, **options: Unpack[JobOptions]
+        self,
+        work: Work,
+        *,
+        job_id: str | None = None,
+        queue: str | None = None,
+        admission_control: bool = False,
+        **options: Unpack[JobOptions],
     ) -> str:
         """Submit one job and return its ID; the same ID with the same contents again is the same job.
 
         Raises InvalidInput or PayloadTooLarge before anything is sent; JobConflict for an ID that has other
-        contents; QueueFull or ServerFull, and then the job was not accepted.
+        contents; QueueFull or ServerFull, and then the job was not accepted. With `admission_control` also
+        DeadlineUnmeetable, before anything is sent, if its deadline is sooner than it can be done.
         """
         job = as_job(work, job_id, options)
-        return self._perform(self._core.submit(queue, [job], numbered=False))[0]
+        return self._perform(self._core.submit(queue, [job], admission_control, numbered=False))[0]
 
     def submit_many(
-        self, works: Iterable[Work], *, queue: str | None = None, **options: Unpack[JobOptions]
+        self,
+        works: Iterable[Work],
+        *,
+        queue: str | None = None,
+        admission_control: bool = False,
+        **options: Unpack[JobOptions],
     ) -> list[str]:
         """Submit any number of jobs in as few calls as needed, and return their IDs in order.
 
         Nothing is sent before all are checked. Raises what `submit` raises; after a refusal the error's
         `submissions` says of each job whether it was accepted.
         """
-        return self._perform(self._core.submit(queue, as_jobs(works, options)))
+        return self._perform(self._core.submit(queue, as_jobs(works, options), admission_control))
 
     def get(self, job_id: str, *, queue: str | None = None) -> JobRecord:
         """Return a job's record as it is now, without waiting; raise JobNotFound if there is none."""

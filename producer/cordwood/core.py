@@ -81,11 +81,24 @@ class Core:
         """The open waits on a queue; a forked child starts without those of its parent's threads."""
         return self._tables.setdefault((os.getpid(), keys.queue), DoneTable())
 
-    def submit(self, queue: str | None, jobs: Sequence[Job], *, numbered: bool = True) -> Operation[list[str]]:
+    def submit(
+        self,
+        queue: str | None,
+        jobs: Sequence[Job],
+        admission_control: bool = False,  # noqa: FBT001, FBT002 - the callers' own name for it
+        *,
+        numbered: bool = True,
+    ) -> Operation[list[str]]:
         """Submit jobs; the value is their IDs, in order. An error names the position of a job if `numbered`."""
         keys = self.keys(queue)
-        announce = keys.queue not in self._announced
-        job_ids = yield from operations.submit(self.context, keys, jobs, announce=announce, numbered=numbered)
+        job_ids = yield from operations.submit(
+            self.context,
+            keys,
+            jobs,
+            announce=keys.queue not in self._announced,
+            numbered=numbered,
+            admission_control=admission_control,
+        )
         if jobs:
             self._announced.add(keys.queue)
         return job_ids

@@ -48,6 +48,19 @@ class QueueFull(CordwoodError):
     """The queue is at its depth limit. The jobs were not accepted: wait and submit them again."""
 
 
+class DeadlineUnmeetable(CordwoodError):
+    """A deadline cannot be met and nothing was sent. Ask for a later one, or have more workers: both are in seconds.
+
+    `expected_s` is when the job would be done, inf where nobody serves the queue; `index` its position in the call.
+    """
+
+    def __init__(self, message: str, *, expected_s: float, deadline_s: float, index: int | None = None) -> None:
+        super().__init__(message)
+        self.expected_s = expected_s
+        self.deadline_s = deadline_s
+        self.index = index
+
+
 class InvalidInput(CordwoodError, ValueError):
     """An argument is not acceptable and nothing was sent. Correct it: `index` is the position of the job or text."""
 

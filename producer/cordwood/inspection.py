@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from cordwood import codec
 from cordwood.connection import translated_errors
-from cordwood.errors import CodecError
+from cordwood.forecast import capacity_of
 from cordwood.keys import ALL_LANES, GROUP, QUEUE_NAME, QUEUES, Keys
-from cordwood.result import RECORD_FIELDS, JobRecord, read_record
+from cordwood.result import RECORD_FIELDS, JobRecord, read_info, read_record
 
 if TYPE_CHECKING:
     from cordwood.connection import SyncRedis
@@ -21,7 +20,6 @@ COUNTERS: Final = (
     "oom_halvings", "precision_fallbacks", "non_finite_rows", "non_finite_saved",
 )  # fmt: skip
 """What is counted of a queue: jobs by what became of them, then the work of its workers."""
-MAX_INFO_BYTES: Final = 64 * 1024
 _MAX_DIGITS: Final = 20
 
 
@@ -37,13 +35,17 @@ class LaneView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
-    """A queue as it is now. Ages are in ms of the server's time, 0 where there is nothing."""
+    """A queue as it is now. Ages are in ms of the server's time, 0 where there is nothing.
+
+    `drain_s` is in how many seconds its workers will have done all that is ready or in flight; None if nobody knows.
+    """
 
     queue: str
     lanes: tuple[LaneView, ...]
     delayed: int
     dead: int
     oldest_age_ms: int
+    drain_s: float | None
     paused: bool
     workers: int
     model: str
@@ -95,7 +97,8 @@ def look_at_queue(redis: SyncRedis, keys: Keys) -> QueueView:
         pipe.execute_command("TIME")
         pipe.execute_command("ZCARD", keys.named("delayed"))
         pipe.execute_command("XLEN", keys.named("dead"))
-        pipe.execute_command("ZCARD", keys.named("workers"))
+        pipe.execute_command("ZRANGE", keys.named("workers"), 0, -1)
+        pipe.execute_command("HGETALL", keys.named("info"))
         pipe.execute_command("HGETALL", keys.named("stats"))
         pipe.execute_command("HMGET", keys.named("meta"), "paused")
         pipe.execute_command("HMGET", keys.named("spec"), "task", "model")
@@ -103,7 +106,7 @@ def look_at_queue(redis: SyncRedis, keys: Keys) -> QueueView:
             pipe.execute_command("XLEN", keys.lane(lane))
             pipe.execute_command("XRANGE", keys.lane(lane), "-", "+", "COUNT", 1)
             pipe.execute_command("ZCARD", keys.aside(lane))
-        now, delayed, dead, workers, stats, (paused,), (task, model), *lanes = pipe.execute()
+        now, delayed, dead, workers, infos, stats, (paused,), (task, model), *lanes = pipe.execute()
     lengths, oldest, aside = lanes[::3], [entries[0][0] for entries in lanes[1::3] if entries], lanes[2::3]
     there = zip(ALL_LANES, lengths, strict=True)
     pending = [_pending(redis, keys.lane(lane)) if length else 0 for lane, length in there]
@@ -118,7 +121,8 @@ def look_at_queue(redis: SyncRedis, keys: Keys) -> QueueView:
         dead=dead,
         oldest_age_ms=max((now_ms - int(entry.split(b"-")[0]) for entry in oldest), default=0),
         paused=paused == b"1",
-        workers=workers,
+        drain_s=capacity_of(read_info(infos.get(name)) for name in workers).drain_s(sum(lengths) + sum(aside)),
+        workers=len(workers),
         task=(task or b"").decode("utf-8", "replace"),
         model=(model or b"").decode("utf-8", "replace"),
         stats=_counters(stats),
@@ -148,7 +152,7 @@ def look_at_workers(redis: SyncRedis, keys: Keys) -> list[WorkerView]:
         WorkerView(
             consumer=name.decode("utf-8", "replace"),
             age_ms=round(now_ms - float(score)),
-            info=_info(infos.get(name)),
+            info=read_info(infos.get(name)),
         )
         for name, score in zip(scores[::2], scores[1::2], strict=True)
     ]
@@ -165,10 +169,3 @@ def _counters(fields: Mapping[bytes, bytes]) -> dict[str, int]:
     """Give every known counter a value, so that there are the same names whatever has happened so far."""
     values = {name: fields.get(name.encode(), b"") for name in COUNTERS}
     return {name: int(value) if value.isdigit() and len(value) < _MAX_DIGITS else 0 for name, value in values.items()}
-
-
-def _info(raw: bytes | None) -> Mapping[str, Any]:
-    try:
-        return codec.unpack(raw, max_bytes=MAX_INFO_BYTES) if raw else {}
-    except CodecError:
-        return {}

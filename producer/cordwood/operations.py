@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cordwood import calls
+from cordwood.admission import check_deadlines
 from cordwood.errors import CordwoodError, JobError, Submission
 from cordwood.job import EncodedJob, Job, JobLimits, check_job_id, encode_job
 from cordwood.keys import QUEUES, Keys, done_shard
@@ -27,6 +28,7 @@ class Context:
     limits: JobLimits
     defaults: Job
     max_depth: int
+    heartbeat_ttl_s: float
     done_shard: int
     clock: Clock
 
@@ -37,6 +39,7 @@ class Context:
             limits=JobLimits(settings.max_payload_bytes, settings.max_inputs),
             defaults=Job(inputs=(), max_attempts=settings.max_attempts, result_ttl_s=settings.result_ttl_s),
             max_depth=settings.max_depth,
+            heartbeat_ttl_s=settings.heartbeat_ttl_s,
             done_shard=done_shard(client_name),
             clock=clock,
         )
@@ -48,18 +51,26 @@ class Context:
 
 
 def submit(
-    context: Context, keys: Keys, jobs: Sequence[Job], *, announce: bool, numbered: bool
+    context: Context,
+    keys: Keys,
+    jobs: Sequence[Job],
+    *,
+    announce: bool,
+    numbered: bool,
+    admission_control: bool = False,
 ) -> Operation[list[str]]:
     """Check and submit jobs; the value is their IDs, in order.
 
-    With `announce` the queue's name is written to the set of all queues first. Raises InvalidInput or
-    PayloadTooLarge before anything is sent, naming the job's position if they are `numbered`. If any job is refused,
-    the first refusal is raised; its `submissions` says of every job what became of it.
+    With `announce` the queue's name is written to the set of all queues first. Raises InvalidInput, PayloadTooLarge or
+    with `admission_control` DeadlineUnmeetable before anything is sent, naming the job's position if they are
+    `numbered`. If any job is refused, the first refusal is raised; its `submissions` says what became of every job.
     """
     encoded = [
         encode_job(job, context.limits, context.defaults, index=index if numbered else None)
         for index, job in enumerate(jobs)
     ]
+    if admission_control:
+        yield from check_deadlines(keys, encoded, ttl_s=context.heartbeat_ttl_s, numbered=numbered)
     submissions: list[Submission] = []
     stopped: CordwoodError | None = None
     if announce and encoded:

@@ -104,6 +104,8 @@ class JobRecord:
         return self.state in FINAL_STATES
 
 
+MAX_INFO_BYTES: Final = 64 * 1024
+"""What a reader takes of a worker's words about itself."""
 RECORD_FIELDS: Final = (
     "st", "ln", "at", "ma", "to", "t0", "t1", "t2", "dl", "ex", "wk", "ec", "er", "rs", "rt", "tn",
 )  # fmt: skip
@@ -145,6 +147,14 @@ def read_record(job_id: str, values: Sequence[bytes | None], pttl_ms: int) -> Jo
         error=error,
         result=result,
     )
+
+
+def read_info(raw: bytes | None) -> Mapping[str, Any]:
+    """Read what a worker says of itself; nothing where it says nothing or nothing readable."""
+    try:
+        return codec.unpack(raw, max_bytes=MAX_INFO_BYTES) if raw else {}
+    except CodecError:
+        return {}
 
 
 def read_outcome(job_id: str, record: JobRecord | None) -> Outcome | None:

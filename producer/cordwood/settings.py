@@ -23,6 +23,7 @@ from cordwood.setting_sources import Source, read_environment, read_flags, read_
 MAX_PAYLOAD_BYTES: Final = 256 * 1024 * 1024
 """Half of what a server accepts in one value (512 MiB): above it, it closes the connection without a word."""
 
+STRICT: Final = "strict"
 LANE_WEIGHTS: Final = re.compile(r"[1-9]\d{0,5}(:[1-9]\d{0,5}){2}", re.ASCII)
 _SECRET: Final = re.compile(r"(?i).*(password|passwd|secret|token|key)")
 _SHOWN_CHARACTERS: Final = 80
@@ -62,8 +63,13 @@ def _queue_name(name: str) -> str:
     return name
 
 
+def are_lane_weights(text: str) -> bool:
+    """Whether this says how lanes share a device: `strict`, or three weights such as `6:3:1`."""
+    return text == STRICT or LANE_WEIGHTS.fullmatch(text) is not None
+
+
 def _lane_weights(text: str) -> str:
-    if text != "strict" and LANE_WEIGHTS.fullmatch(text) is None:
+    if not are_lane_weights(text):
         raise PydanticCustomError("lane_weights", "should be strict, or three whole numbers from 1 on, such as 6:3:1")
     return text
 

@@ -109,7 +109,7 @@ def test_queues_are_listed_with_what_they_hold(run: Run, client: Client, worker:
     assert cells[-3:] == ["no", "embed", "some-model"]
     shown = run("queue", "show", "embed")
     assert "counted submitted" in shown.stdout
-    assert any(line.split() == ["high", "1", "0"] for line in shown.stdout.splitlines())
+    assert any(line.split() == ["high", "1", "0", "0"] for line in shown.stdout.splitlines())
     (view,) = json.loads(run("queue", "ls", "--json").stdout)
     assert {**view, "oldest_age_ms": 0} == {
         **json.loads(run("queue", "show", "embed", "--json").stdout),

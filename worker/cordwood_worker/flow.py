@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cordwood_worker.cost_model import CostModel, padded_work
 from cordwood_worker.draft import Cost, padded_cost
+from cordwood_worker.lengths import Lengths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +38,7 @@ class Computed:
 class Flow:
     """The way of a job through a worker; every queue on it is bounded.
 
-    `cost` is what a batch costs of its budget, `costs` what batches cost in time.
+    `cost` is what a batch costs of its budget, `costs` what batches cost in time, `lengths` how long jobs are.
     """
 
     held: Held
@@ -47,6 +48,7 @@ class Flow:
     outbox: Queue[Computed]
     cost: Cost = padded_cost
     costs: CostModel = field(default_factory=lambda: CostModel(padded_work))
+    lengths: Lengths = field(default_factory=Lengths)
 
 
 @dataclass(frozen=True, slots=True)

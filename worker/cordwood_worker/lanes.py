@@ -8,8 +8,8 @@ from math import inf
 from typing import Final, Self
 
 from cordwood.keys import AGAIN, LANES
+from cordwood.settings import STRICT
 
-STRICT: Final = "strict"
 DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {"high": 6, "normal": 3, "low": 1}
 AGAIN_PART: Final = 4
 """One part in this many of what is fetched is for retries and jobs handed back, which are read first."""

@@ -60,6 +60,7 @@ class Preparer:
         self._assembly = flow.assembly
         self._hopper = flow.hopper
         self._inbox = flow.inbox
+        self._lengths = flow.lengths
         self._limits = limits
         self._waiting: list[Entry] = []
         self._suspects: deque[Entry] = deque()
@@ -125,6 +126,8 @@ class Preparer:
         self._alone = group[0].entry if group[0].suspect else None
         self._begun = []
         self._hopper.put([row for job in found.ready for row in self._rows(job)])
+        for job in found.ready:
+            self._lengths.note(sum(len(item.ids) for item in job.tokens), job.attempt.entry.hint)
         self._clear_note()
 
     def _clear_note(self) -> None:

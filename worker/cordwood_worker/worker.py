@@ -80,6 +80,9 @@ class Worker:
             "held": len(self._flow.held),
             "max_batch_tokens": max_tokens,
             "tokens_per_s": costs.tokens_per_s(max_tokens),
+            "tokens_per_job": self._flow.lengths.tokens_per_job,
+            "tokens_per_hint": self._flow.lengths.tokens_per_hint,
+            "lane_weights": self._settings.lane_weights,
             "cost": asdict(costs.coefficients),
             "cost_error": costs.error,
         }

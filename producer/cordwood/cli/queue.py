@@ -13,7 +13,19 @@ from cordwood.inspection import QueueView, look_at_queue, queue_names
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-HEADINGS = ("QUEUE", "READY", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST S", "WORKERS", "PAUSED", "TASK", "MODEL")
+HEADINGS = (
+    "QUEUE",
+    "READY",
+    "IN FLIGHT",
+    "DELAYED",
+    "DEAD",
+    "OLDEST S",
+    "DRAIN S",
+    "WORKERS",
+    "PAUSED",
+    "TASK",
+    "MODEL",
+)
 
 
 @click.group()
@@ -69,6 +81,7 @@ def _row(view: QueueView) -> tuple[object, ...]:
         view.delayed,
         view.dead,
         round(view.oldest_age_ms / 1000, 1),
+        "-" if view.drain_s is None else round(view.drain_s, 1),
         view.workers,
         "yes" if view.paused else "no",
         view.task or "-",
