@@ -63,16 +63,16 @@ def capacity_of(infos: Iterable[Mapping[str, Any]]) -> Capacity:
     Workers that have learned nothing yet are taken to be as fast as the others are on average.
     """
     infos = list(infos)
-    speeds = [speed for info in infos if (speed := _number(info, "tokens_per_s")) > 0]
+    speeds = [speed for info in infos if (speed := read_number(info, "tokens_per_s")) > 0]
     costs = [cost for info in infos if isinstance(cost := info.get("cost"), Mapping)]
     said = [str(info.get("lane_weights")) for info in infos]
     return Capacity(
         workers=len(infos),
         tokens_per_s=_mean(speeds) * len(infos),
-        tokens_per_hint=_mean([value for info in infos if (value := _number(info, "tokens_per_hint")) > 0]),
-        tokens_per_job=_mean([value for info in infos if (value := _number(info, "tokens_per_job")) > 0]),
-        batch_s=_mean([_number(cost, "batch_s") + _number(cost, "row_s") for cost in costs]),
-        token_s=_mean([_number(cost, "token_s") for cost in costs]),
+        tokens_per_hint=_mean([value for info in infos if (value := read_number(info, "tokens_per_hint")) > 0]),
+        tokens_per_job=_mean([value for info in infos if (value := read_number(info, "tokens_per_job")) > 0]),
+        batch_s=_mean([read_number(cost, "batch_s") + read_number(cost, "row_s") for cost in costs]),
+        token_s=_mean([read_number(cost, "token_s") for cost in costs]),
         lane_weights=next(filter(are_lane_weights, said), DEFAULT_WEIGHTS),
     )
 
@@ -111,6 +111,7 @@ def _mean(values: list[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _number(fields: Mapping[str, Any], name: str) -> float:
+def read_number(fields: Mapping[str, Any], name: str) -> float:
+    """Read one of the numbers that a worker says of itself; 0.0 for what is none, not finite or negative."""
     value: Any = fields.get(name)
     return float(value) if type(value) in {int, float} and isfinite(value) and value >= 0 else 0.0

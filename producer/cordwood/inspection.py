@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from cordwood.connection import translated_errors
 from cordwood.forecast import capacity_of
-from cordwood.keys import ALL_LANES, GROUP, QUEUE_NAME, QUEUES, Keys
+from cordwood.keys import ALL_LANES, GROUP, LANES, QUEUE_NAME, QUEUES, Keys
 from cordwood.result import RECORD_FIELDS, JobRecord, read_info, read_record
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ COUNTERS: Final = (
     "oom_halvings", "precision_fallbacks", "non_finite_rows", "non_finite_saved",
 )  # fmt: skip
 """What is counted of a queue: jobs by what became of them, then the work of its workers."""
+SCANNED_AT_ONCE: Final = 500
+KNOWN_LANES: Final = frozenset(lane.encode() for lane in LANES)
 _MAX_DIGITS: Final = 20
 
 
@@ -140,6 +142,27 @@ def look_at_job(redis: SyncRedis, keys: Keys, job_id: str) -> JobRecord | None:
     return record and replace(record, payload_bytes=payload_bytes)
 
 
+def recorded_arrivals(redis: SyncRedis, keys: Keys) -> Iterator[tuple[float, int, str]]:
+    """Yield when the jobs whose records are there came, in seconds, their tokens, and their lanes; in no order.
+
+    The tokens are the length hint times what workers say that a token of hint comes to; the hint, where none says so.
+    """
+    infos = [view.info for view in look_at_workers(redis, keys)]
+    tokens_per_hint = capacity_of(infos).tokens_per_hint or 1.0
+    cursor: Any = -1
+    while cursor != 0:
+        with translated_errors():
+            cursor, names = cast("Any", redis.scan(max(0, cursor), match=keys.job_pattern, count=SCANNED_AT_ONCE))
+        with translated_errors(), redis.pipeline(transaction=False) as pipe:
+            for name in names:
+                pipe.execute_command("HMGET", name, "t0", "hi", "ln")
+            records = pipe.execute(raise_on_error=False)
+        for record in records:
+            if isinstance(record, list) and record[2] in KNOWN_LANES and all(map(_is_number, record[:2])):
+                tokens = max(1, round(int(record[1]) * tokens_per_hint))
+                yield int(record[0]) / 1000, tokens, record[2].decode()
+
+
 def look_at_workers(redis: SyncRedis, keys: Keys) -> list[WorkerView]:
     """Return the registered workers of a queue, the one that showed itself last first."""
     with translated_errors(), redis.pipeline(transaction=False) as pipe:
@@ -168,4 +191,8 @@ def _pending(redis: SyncRedis, stream: str) -> int:
 def _counters(fields: Mapping[bytes, bytes]) -> dict[str, int]:
     """Give every known counter a value, so that there are the same names whatever has happened so far."""
     values = {name: fields.get(name.encode(), b"") for name in COUNTERS}
-    return {name: int(value) if value.isdigit() and len(value) < _MAX_DIGITS else 0 for name, value in values.items()}
+    return {name: int(value) if _is_number(value) else 0 for name, value in values.items()}
+
+
+def _is_number(value: bytes | None) -> bool:
+    return value is not None and value.isdigit() and len(value) < _MAX_DIGITS

@@ -76,7 +76,7 @@ class Bench:
         self.collector = Collector(BatchLimits(1000, 100, 0.0))
         hopper, assembly = Hopper(self.collector, lambda: 0.0), Assembly(backend.spec, 1000)
         flow = Flow(held=self.held, hopper=hopper, assembly=assembly, inbox=Queue(), outbox=Queue())
-        self.preparer = Preparer(cast("Attempts", attempts), backend, flow, LIMITS)
+        self.preparer = Preparer(cast("Attempts", attempts), backend, flow, LIMITS, lambda: 0.0)
         self.entries = {name: Entry("normal", f"{n}-0", name, 1, 0.0) for n, name in enumerate(job_ids, 1)}
         self.inbox = flow.inbox
         self.deliver(*self.entries.values())

@@ -17,6 +17,7 @@ import click
 import cordwood
 from cordwood.embedded import EmbeddedServer, resolve_url
 from cordwood.errors import CordwoodError, ServerUnavailable, SettingsError
+from cordwood.keys import LANES
 from cordwood.settings import Settings, load
 from cordwood_worker.backends.loading import load_backend
 from cordwood_worker.exit_codes import ExitCode
@@ -75,6 +76,55 @@ def run(config: Path | None, queue: str | None, *, burst: bool, **flags: str | N
         click.echo(f"cordwood-worker: {error}", err=True)
         code = ExitCode.NOT_STARTED
     end_process(code)
+
+
+@cli.command()
+@click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Settings, as TOML.")
+@click.option("--queue", default="embed", show_default=True, help="The queue whose settings and workers count.")
+@click.option("--arrivals", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Recorded jobs, as CSV.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Or so many jobs a second, at random (Poisson).")
+@click.option("--load", type=click.FloatRange(0, min_open=True), help="Or this part of what the devices can do.")
+@click.option("--jobs", type=click.IntRange(1), default=20_000, show_default=True, help="How many to make up.")
+@click.option("--tokens", type=click.FloatRange(1), default=60, show_default=True, help="Their mean length.")
+@click.option("--max-tokens", type=click.IntRange(1), default=256, show_default=True, help="Their greatest length.")
+@click.option("--lanes", default="0:1:0", show_default=True, help="Their parts in the lanes high, normal, low.")
+@click.option("--seed", type=int, default=1, show_default=True, help="What chance depends on.")
+@click.option("--devices", type=click.IntRange(1), default=1, show_default=True, help="Workers in the fleet.")
+@click.option("--cost", metavar="A,B,C,D", help="Seconds a token, row, square, batch; else what workers have learned.")
+@click.option("--padded", is_flag=True, help="With --cost: batches are padded to their longest row.")
+@click.option(
+    "--overhead-ms",
+    type=click.FloatRange(0),
+    help="From a job's submission to its being tokenised; else what workers have learned, or 2.",
+)
+@click.option(
+    "--noise", type=click.FloatRange(0), default=0.0, show_default=True, help="Spread of batch times (log-normal)."
+)
+@click.option("--objective-ms", type=click.FloatRange(0), help="Find how many devices keep the p99 wait below this.")
+@click.option(
+    "--objective-lane", type=click.Choice(["all", *LANES]), default="all", show_default=True, help="For which jobs."
+)
+@click.option(
+    "--plot", type=click.Path(path_type=Path, dir_okay=False), help="Write a chart of wait against load, PNG."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@settings_options
+def simulate(config: Path | None, queue: str, **flags: Any) -> None:
+    """Show what a fleet would do with a traffic: how busy it is, how long jobs wait, how many devices it takes.
+
+    It runs the batch former, lanes and cost model of a worker on a simulated clock. What batches cost it takes from the
+    queue's live workers, or from --cost. `cordwood queue arrivals` records a traffic.
+
+    \b
+    Example:
+      cordwood-worker simulate --rate 500 --devices 2 --objective-ms 100
+    """  # noqa: D301 - click wants the character itself
+    from cordwood_worker.simulation.command import simulate_command
+
+    try:
+        simulate_command(config, queue, flags)
+    except CordwoodError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def serve(settings: Settings, queue: str, *, burst: bool) -> ExitCode:

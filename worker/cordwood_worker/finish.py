@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from cordwood_worker.backoff import full_jitter_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import Random
 
     from cordwood_worker.assembly import Assembled
@@ -25,7 +26,9 @@ log = logging.getLogger(__name__)
 class Finisher:
     """Stores outcomes. What it could not store yet it keeps and tries again: nothing is acknowledged before."""
 
-    def __init__(self, attempts: Attempts, counters: Counters, flow: Flow, random: Random) -> None:
+    def __init__(
+        self, attempts: Attempts, counters: Counters, flow: Flow, random: Random, clock: Callable[[], float]
+    ) -> None:
         self._attempts = attempts
         self._counters = counters
         self._held = flow.held
@@ -34,6 +37,9 @@ class Finisher:
         self._outbox = flow.outbox
         self._cost = flow.cost
         self._random = random
+        self._pace = flow.pace
+        self._clock = clock
+        self._began_s = 0.0
         self._unstored: Assembled | None = None
 
     @property
@@ -53,9 +59,11 @@ class Finisher:
             cells = self._cost(len(batch.rows), batch.longest, batch.real_tokens)
             self._counters.add_batch(batch, cells, computed.compute_s)
             self._counters.add(computed.counts)
+            self._began_s = self._clock()
         self._store(self._unstored)
         self._held.remove(attempt.entry for attempt in self._unstored.attempts)
         self._unstored = None
+        self._pace.store.note(self._clock() - self._began_s)
         self._outbox.task_done()
         self._counters.flush()
 

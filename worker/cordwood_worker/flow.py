@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from cordwood_worker.cost_model import CostModel, padded_work
 from cordwood_worker.draft import Cost, padded_cost
 from cordwood_worker.lengths import Lengths
+from cordwood_worker.pace import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +39,8 @@ class Computed:
 class Flow:
     """The way of a job through a worker; every queue on it is bounded.
 
-    `cost` is what a batch costs of its budget, `costs` what batches cost in time, `lengths` how long jobs are.
+    `cost` is what a batch costs of its budget, `costs` what batches cost in time, `lengths` how long jobs are,
+    `pace` what the worker's other work takes.
     """
 
     held: Held
@@ -49,6 +51,7 @@ class Flow:
     cost: Cost = padded_cost
     costs: CostModel = field(default_factory=lambda: CostModel(padded_work))
     lengths: Lengths = field(default_factory=Lengths)
+    pace: Pace = field(default_factory=Pace)
 
 
 @dataclass(frozen=True, slots=True)

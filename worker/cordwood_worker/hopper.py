@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from math import inf
 from threading import Condition
 from typing import TYPE_CHECKING, Final
 
-from cordwood_worker.patience import Patience
+from cordwood_worker.departures import Departures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 LONGEST_WAIT_S: Final = 0.5
 AGE_FAVOURED: Final = 8
 """Rows are bypassed so many times less often at most while jobs wait for their tenants' turns."""
-CAUTION: Final = 1.5
-"""A batch with a deadline is begun so many times its predicted duration before it."""
 
 
 def always() -> bool:
@@ -28,16 +25,12 @@ def always() -> bool:
 
 
 class Hopper:
-    """Rows go in as they are prepared; batches come out when the former says so, or for a device that is idle.
-
-    With `costs` an idle device waits for more rows only where that saves time, and for no deadline too long.
-    """
+    """Rows go in as they are prepared; batches come out when `Departures` says so."""
 
     def __init__(self, collector: Collector, clock: Callable[[], float], costs: CostModel | None = None) -> None:
         self._collector = collector
-        self._costs = costs
+        self._departures = Departures(collector, costs)
         self._max_bypass = collector.limits.max_bypass
-        self._patience = Patience(collector.limits.max_wait_s)
         self._clock = clock
         self._changed = Condition()
         self._closed = False
@@ -63,8 +56,7 @@ class Hopper:
     def put(self, rows: Sequence[Row]) -> None:
         """Add rows."""
         with self._changed:
-            self._patience.note(len({row.job_id for row in rows}), self._clock())
-            self._collector.add(rows)
+            self._departures.add(rows, len({row.job_id for row in rows}), self._clock())
             self._changed.notify_all()
 
     def discard(self, job_ids: Collection[str]) -> None:
@@ -93,30 +85,12 @@ class Hopper:
             return None if self._is_closed() else self._next(idle)
 
     def _next(self, idle: Callable[[], bool]) -> Batch | None:
-        now_s = self._clock()
-        return self._collector.take(now_s, flush=idle() and not self._is_worth_waiting(now_s))
+        return self._departures.take(self._clock(), idle=idle())
 
     def _wait_s(self, idle: Callable[[], bool]) -> float:
         """How long nothing changes by the passing of time alone, at most `LONGEST_WAIT_S`."""
-        now_s = self._clock()
-        due_in_s = self._collector.due_in_s(now_s)
-        if due_in_s is None:
-            return LONGEST_WAIT_S
-        begin_in_s = self._begin_by_s() - now_s if idle() else inf
-        return max(0.0, min(due_in_s, begin_in_s, LONGEST_WAIT_S))
-
-    def _is_worth_waiting(self, now_s: float) -> bool:
-        known = self._costs is not None and self._costs.is_known
-        saved_s = self._costs.coefficients.batch_s if self._costs is not None and known else inf
-        return self._patience.pays(now_s, saved_s) and now_s < self._begin_by_s()
-
-    def _begin_by_s(self) -> float:
-        """When the next batch must begin for the earliest deadline to be kept; inf if there is none."""
-        deadline_s = self._collector.deadline_s
-        if deadline_s == inf or self._costs is None:
-            return deadline_s
-        tokens = min(self._collector.tokens, self._collector.limits.max_tokens)
-        return deadline_s - CAUTION * self._costs.seconds_of(tokens)
+        wait_s = self._departures.wait_s(self._clock(), idle=idle())
+        return LONGEST_WAIT_S if wait_s is None else min(wait_s, LONGEST_WAIT_S)
 
     def _is_closed(self) -> bool:
         """Whether it was closed, asked again after a wait, in which another thread may have done so."""

@@ -132,10 +132,10 @@ def build_line(
     stager, runner = _build_runner(server, flow, backend, signals)
     return Line(
         fetcher=fetcher,
-        preparer=Preparer(server.attempts, backend, flow, job_limits),
+        preparer=Preparer(server.attempts, backend, flow, job_limits, time.monotonic),
         stager=stager,
         runner=runner,
-        finisher=Finisher(server.attempts, server.counters, flow, random.SystemRandom()),
+        finisher=Finisher(server.attempts, server.counters, flow, random.SystemRandom(), time.monotonic),
         heartbeat=heartbeat,
         renewal=Renewal(upkeep, server.reader, flow.held, fetcher.pass_on, lease_s=lease_s, signals=signals),
         janitor=Janitor(upkeep, flow.held, fetcher.pass_on, signals),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from queue import Empty
 from typing import TYPE_CHECKING, Final
@@ -53,7 +53,9 @@ class Preparer:
     text that kills the process is marked alone when it does, and no attempt is counted for the others.
     """
 
-    def __init__(self, attempts: Attempts, backend: Backend, flow: Flow, limits: JobLimits) -> None:
+    def __init__(
+        self, attempts: Attempts, backend: Backend, flow: Flow, limits: JobLimits, clock: Callable[[], float]
+    ) -> None:
         self._attempts = attempts
         self._backend = backend
         self._held = flow.held
@@ -61,6 +63,8 @@ class Preparer:
         self._hopper = flow.hopper
         self._inbox = flow.inbox
         self._lengths = flow.lengths
+        self._pace = flow.pace
+        self._clock = clock
         self._limits = limits
         self._waiting: list[Entry] = []
         self._suspects: deque[Entry] = deque()
@@ -126,6 +130,8 @@ class Preparer:
         self._alone = group[0].entry if group[0].suspect else None
         self._begun = []
         self._hopper.put([row for job in found.ready for row in self._rows(job)])
+        if found.ready:
+            self._pace.prepare.note(self._clock() - found.ready[0].attempt.entry.arrived_s)
         for job in found.ready:
             self._lengths.note(sum(len(item.ids) for item in job.tokens), job.attempt.entry.hint)
         self._clear_note()

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 from queue import Empty, Full
 from typing import TYPE_CHECKING, Final
 
@@ -42,17 +43,24 @@ class Runner:
         self._hopper = flow.hopper
         self._way_out = WayOut(flow, signals)
         self._clock = clock
+        self._pace = flow.pace
+        self._ended_s = inf
 
     def run_once(self) -> None:
         """Run the next batch, waiting for one a bounded time. DeviceBroken is let through: it ends the process."""
+        after_s = max(0.0, self._clock() - self._ended_s)
         batch = self._hopper.take()
         if batch is None:
             self._marks.write(())
+            self._ended_s = inf
             return
+        taken_s = self._clock()
         self._marks.write([batch])
         began_s = self._clock()
+        self._pace.gap.note(after_s + began_s - taken_s)
         rows, counts = self._device.run(batch)
-        self._way_out.pass_on(Computed(batch, rows, self._clock() - began_s, counts))
+        self._ended_s = self._clock()
+        self._way_out.pass_on(Computed(batch, rows, self._ended_s - began_s, counts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cordwood.cli.session import Session, json_option, print_fields, print_json, print_table
-from cordwood.inspection import QueueView, look_at_queue, queue_names
+from cordwood.inspection import QueueView, look_at_queue, queue_names, recorded_arrivals
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,6 +71,28 @@ def show_queue(session: Session, name: str, as_json: bool) -> None:  # noqa: FBT
         ("LANE", "READY", "IN FLIGHT", "ASIDE"),
         [(lane.lane, lane.ready, lane.in_flight, lane.aside) for lane in view.lanes],
     )
+
+
+@queue.command("arrivals")
+@click.argument("name")
+@json_option
+@click.pass_obj
+def list_arrivals(session: Session, name: str, as_json: bool) -> None:  # noqa: FBT001 - click passes flags by name
+    """Print when the jobs came whose records are still there, with their tokens and lanes, as CSV.
+
+    `cordwood-worker simulate --arrivals` reads it.
+
+    \b
+    Example:
+      cordwood queue arrivals embed
+    """  # noqa: D301 - click wants the character itself
+    arrivals = recorded_arrivals(session.redis, session.keys(name))
+    if as_json:
+        print_json([{"at_s": at_s, "tokens": tokens, "lane": lane} for at_s, tokens, lane in arrivals])
+        return
+    click.echo("at_s,tokens,lane")
+    for at_s, tokens, lane in arrivals:
+        click.echo(f"{at_s:.3f},{tokens},{lane}")
 
 
 def _row(view: QueueView) -> tuple[object, ...]:
