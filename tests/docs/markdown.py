@@ -29,8 +29,9 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def commands(text: str, program: str) -> list[list[str]]:
-    """Return the arguments of each `$ program ...` line of the console blocks."""
-    lines = [line.removeprefix("$ ").split() for body in blocks(text, "console") for line in body.splitlines()]
+    """Return the arguments of each `$ program ...` line of the console blocks, without where the output goes."""
+    bodies = [line for body in blocks(text, "console") for line in body.splitlines()]
+    lines = [line.removeprefix("$ ").partition(" > ")[0].split() for line in bodies]
     return [words[1:] for words in lines if words[0] == program]
 
 

@@ -23,7 +23,7 @@ from tests.docs.markdown import README, ROOT, codes, commands, table
 from tests.waiting import wait_until
 
 TEXT = README.read_text("utf-8")
-LOOKING = [words for words in commands(TEXT, "cordwood") if "server" not in words]
+LOOKING = [list(words) for words in dict.fromkeys(map(tuple, commands(TEXT, "cordwood"))) if "server" not in words]
 HELP_EXAMPLE = re.compile(r"^  Example:\n    (cordwood.*)$", re.MULTILINE)
 STOP_S = 20.0
 

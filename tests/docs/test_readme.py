@@ -10,7 +10,7 @@ import pytest
 from pydantic.fields import FieldInfo
 
 from cordwood.settings import QueueSettings, Settings
-from cordwood_worker.cli import run
+from cordwood_worker.cli import run, simulate
 from cordwood_worker.exit_codes import ExitCode
 from demo.corpus import PASSAGES
 from tests.docs.markdown import README, ROOT, blocks, codes, commands, documents, links, paths, table
@@ -109,11 +109,20 @@ def test_every_exit_code_of_a_worker_is_in_the_table() -> None:
 
 def test_the_ways_to_run_a_worker_are_valid_commands() -> None:
     """Their flags are known, and the files that they name are there."""
-    lines = commands(TEXT, "cordwood-worker")
+    lines = [arguments for name, *arguments in commands(TEXT, "cordwood-worker") if name == "run"]
     assert len(lines) >= 3
-    for name, *arguments in lines:
-        assert name == "run"
+    for arguments in lines:
         assert run.make_context("run", list(arguments)).params["config"].is_file()
+
+
+def test_the_ways_to_simulate_a_fleet_are_valid_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their flags are known and their values allowed; the recording is the one made just before."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "arrivals.csv").touch()
+    lines = [arguments for name, *arguments in commands(TEXT, "cordwood-worker") if name == "simulate"]
+    assert len(lines) >= 3
+    for arguments in lines:
+        assert simulate.make_context("simulate", list(arguments)).params["queue"] == "embed"
 
 
 def test_the_make_targets_are_there() -> None:

@@ -88,7 +88,8 @@ def list_arrivals(session: Session, name: str, as_json: bool) -> None:  # noqa: 
     """  # noqa: D301 - click wants the character itself
     arrivals = recorded_arrivals(session.redis, session.keys(name))
     if as_json:
-        print_json([{"at_s": at_s, "tokens": tokens, "lane": lane} for at_s, tokens, lane in arrivals])
+        found = [{"at_s": at_s, "tokens": tokens, "lane": lane} for at_s, tokens, lane in arrivals]
+        print_json({"queue": name, "arrivals": found})
         return
     click.echo("at_s,tokens,lane")
     for at_s, tokens, lane in arrivals:
