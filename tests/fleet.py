@@ -120,14 +120,20 @@ class Fleet:
         backend: str = "auto",
         holding: bool = False,
         options: Mapping[str, Any] | None = None,
+        others: Mapping[str, Mapping[str, Any]] | None = None,
         **more: Any,
     ) -> None:
-        """Write the configuration: general settings, then the queue's model, precision, backend and options."""
+        """Write the configuration: general settings, then the queue's model, precision, backend and options.
+
+        `others` are queues of the same model and options, with settings of their own.
+        """
         given = {**(options or {}), **({"hold_file": str(self.hold_file)} if holding else {})}
         lines = [f"{name} = {json.dumps(value)}" for name, value in {**settings, **more}.items()]
-        lines += [f"[queues.{QUEUE}]", f"model = {json.dumps(model)}", f"precision = {json.dumps(precision)}"]
-        lines.append(f"backend = {json.dumps(backend)}")
-        lines += [f"options.{name} = {json.dumps(value)}" for name, value in given.items()]
+        for queue, own in {QUEUE: {}, **(others or {})}.items():
+            chosen = {"model": model, "precision": precision, "backend": backend, **own}
+            lines.append(f"[queues.{queue}]")
+            lines += [f"{name} = {json.dumps(value)}" for name, value in chosen.items()]
+            lines += [f"options.{name} = {json.dumps(value)}" for name, value in given.items()]
         (self.folder / "fleet.toml").write_text("\n".join(lines) + "\n", "utf-8")
 
     def spawn(self, *flags: str) -> WorkerProcess:

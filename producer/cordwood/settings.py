@@ -97,7 +97,8 @@ class BatchBudget(BaseModel):
 class QueueSettings(BaseModel):
     """What serves one queue: a task on one model, and its own limits where they differ from the general ones.
 
-    `model` is a hub name, a folder, or `python:package.module:factory`, which gets `options`.
+    `model` is a hub name, a folder, or `python:package.module:factory`, which gets `options`. `weight` is the queue's
+    part of the device's time where one worker serves several.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -111,6 +112,7 @@ class QueueSettings(BaseModel):
     max_batch_tokens: _Count | None = None
     max_batch_rows: _Count | None = None
     max_wait_ms: _Milliseconds | None = None
+    weight: _Count = 1
     options: dict[str, _Option] = Field(default_factory=dict)
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from cordwood.settings import load
 from cordwood_worker.backends import load_backend
 from cordwood_worker.cli import configure_logging, end_process
-from cordwood_worker.worker import Worker
+from cordwood_worker.worker import Loaded, Worker
 
 _, _, _, config, _, url = sys.argv
 settings = load(Path(config), os.environ, {"redis_url": url})
@@ -36,7 +36,7 @@ backend = load_backend(settings.queue("embed"))
 backend.warm_up(settings.batch_limits("embed"))
 if child := os.fork():
     os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-end_process(Worker(settings, "embed", backend, url).run())
+end_process(Worker(settings, [Loaded("embed", backend)], url).run())
 """
 """A program that loads the model once and serves it in a fork."""
 

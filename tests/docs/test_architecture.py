@@ -66,7 +66,7 @@ def test_the_fields_are_written_by_whom_the_table_says() -> None:
 def test_the_threads_are_those_that_a_worker_starts() -> None:
     """By name, and with the signal that ends them."""
     source = Path(worker_module.__file__).read_text("utf-8")
-    started = set(re.findall(r'\("(\w+)", line\.\w+, signals\.(\w+)\)', source))
+    started = set(re.findall(r'\(f?"(\w+)(?:-{queue})?", (?:line|engine)\.\w+, signals\.(\w+)\)', source))
     rows = table(TEXT, "thread", "loop", "ends with", "what it does")
     assert {(row[0].strip("`"), row[2].replace(" ", "_")) for row in rows} == started
 

@@ -25,6 +25,7 @@ async def client(redis_url: str) -> AsyncIterator[AsyncClient]:
 def worker(redis_url: str) -> Iterator[HandWorker]:
     """A worker by hand."""
     with HandWorker(redis_url) as made:
+        wait_until(lambda: readers(made) == 0, description="clients of earlier tests have stopped reading")
         yield made
 
 

@@ -49,6 +49,7 @@ client.close()
 def worker(redis_url: str) -> Iterator[HandWorker]:
     """A worker by hand."""
     with HandWorker(redis_url) as made:
+        wait_until(lambda: readers(made) == 0, description="clients of earlier tests have stopped reading")
         yield made
 
 

@@ -13,7 +13,7 @@ from cordwood.keys import queue_keys
 from cordwood.scripts import script
 from cordwood.settings import QueueSettings, Settings
 from cordwood_worker.testing import FaultBackend
-from cordwood_worker.worker import Worker
+from cordwood_worker.worker import Loaded, Worker
 from tests.clients import KINDS, opened
 from tests.finishing import HandWorker
 from tests.monitor import Monitor
@@ -83,7 +83,7 @@ def use_whole_worker(client: Client, url: str) -> None:
     """Run a worker until the queue is empty."""
     job_ids = client.submit_many([Job(inputs=("x",), id="{x}"), Job(inputs=("BAD",), id="{bad}")])
     queues = {"embed": QueueSettings(model="python:cordwood_worker.testing:fault_backend")}
-    Worker(Settings(queues=queues, max_batch_rows=2), "embed", FaultBackend(), url).run(burst=True)
+    Worker(Settings(queues=queues, max_batch_rows=2), [Loaded("embed", FaultBackend())], url).run(burst=True)
     client.wait_many(job_ids, timeout_s=10)
 
 

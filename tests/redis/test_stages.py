@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Condition
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from cordwood.result import JobRecord, Result, read_outcome
 from cordwood.settings import QueueSettings, Settings
 from cordwood_worker.batch import Batch
 from cordwood_worker.flow import Computed, Flow, Signals
-from cordwood_worker.line import Line, Server, batch_limits, build_line, open_flow, open_server
-from cordwood_worker.run import WayOut
+from cordwood_worker.line import Line, Server, batch_limits, build_engine, build_line, open_flow, open_server
+from cordwood_worker.served import WayOut
 from cordwood_worker.testing import FaultBackend, fault_backend, fault_vector
 
 LIMITS = JobLimits(max_payload_bytes=10_000, max_inputs=4)
@@ -36,9 +37,12 @@ class Stages:
         self.backend = fault_backend(QUEUE)
         self.signals = Signals()
         self.server: Server = open_server(self.settings, url, self.keys, "host.1.abc")
-        self.flow: Flow = open_flow(self.settings, batch_limits(self.settings, "embed"), self.backend)
-        info = {"held": 0}
-        self.line: Line = build_line(self.settings, self.server, self.flow, self.backend, self.signals, lambda: info)
+        changed = Condition()
+        self.flow: Flow = open_flow(self.settings, batch_limits(self.settings, "embed"), self.backend, changed)
+        self.line: Line = build_line(
+            self.settings, "embed", self.server, self.flow, self.backend, self.signals, info=lambda: {"held": 0}
+        )
+        self.engine = build_engine([self.line], self.signals, changed)
         self.server.reader.create_groups()
         self.line.heartbeat.beat()
 
@@ -64,7 +68,7 @@ class Stages:
         while self.flow.inbox.qsize():
             self.line.preparer.run_once()
         while len(self.flow.hopper._collector):
-            self.line.runner.run_once()
+            self.engine.runner.run_once()
             self.line.finisher.run_once()
 
 
@@ -127,7 +131,7 @@ def test_a_server_that_is_away_when_a_start_is_due_costs_nothing(stages: Stages)
         stages.line.preparer.run_once()
     attempts._queue = queue
     stages.line.preparer.run_once()
-    stages.line.runner.run_once()
+    stages.engine.runner.run_once()
     stages.line.finisher.run_once()
     assert stages.record(job_id).state == "done"
 
@@ -137,7 +141,7 @@ def test_outcomes_that_could_not_be_stored_are_stored_later(stages: Stages) -> N
     (job_id,) = stages.submit("text")
     stages.line.fetcher.run_once()
     stages.line.preparer.run_once()
-    stages.line.runner.run_once()
+    stages.engine.runner.run_once()
     attempts, queue = stages.server.attempts, stages.server.attempts._queue
     attempts._queue = type(queue)(connect("unix:///nowhere/server.sock"), queue.keys, queue.consumer)
     with pytest.raises(ServerUnavailable):
@@ -160,8 +164,8 @@ class Odd(FaultBackend):
 def test_a_backend_at_fault_sends_the_job_to_another_attempt_then_to_the_dead_letters(stages: Stages) -> None:
     """The input is not at fault, so the job is not failed; its attempts are bounded."""
     (job_id,) = stages.submit("text")
-    runner: Any = stages.line.runner
-    runner._device._backend = Odd(fault_backend(QUEUE)._options)
+    device: Any = stages.line.served.device
+    device._backend = Odd(fault_backend(QUEUE)._options)
     stages.work()
     record = stages.record(job_id)
     assert (record.state, record.error_code, record.attempts) == ("delayed", "bad-backend", 1)
@@ -176,9 +180,9 @@ def test_a_marked_batch_is_noted_while_it_runs_and_cleared_when_the_device_is_id
     (job_id,) = stages.submit("text")
     stages.line.fetcher.run_once()
     stages.line.preparer.run_once()
-    stages.line.runner.run_once()
+    stages.engine.runner.run_once()
     assert stages.redis.hgetall(stages.keys.named("batch")) == {b"host.1.abc:run": job_id.encode()}
-    stages.line.runner.run_once()
+    stages.engine.runner.run_once()
     assert stages.redis.hgetall(stages.keys.named("batch")) == {}
     stages.line.finisher.run_once()
 
@@ -214,7 +218,7 @@ def test_entries_of_a_lost_reply_are_taken_up_by_the_self_check(stages: Stages) 
     assert stages.flow.inbox.empty()
     stages.line.renewal.renew()
     stages.line.preparer.run_once()
-    stages.line.runner.run_once()
+    stages.engine.runner.run_once()
     stages.line.finisher.run_once()
     assert stages.record(job_id).state == "done"
 

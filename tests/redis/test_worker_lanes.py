@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections import Counter
 from pathlib import Path
@@ -10,7 +11,10 @@ from typing import Any, Final
 
 import pytest
 
+from cordwood.inspection import look_at_workers
+from cordwood.keys import queue_keys
 from cordwood.result import Result
+from cordwood_worker.exit_codes import ExitCode
 from tests.fleet import PATIENT, Fleet
 from tests.outcomes import check_all_done
 from tests.recording import MODEL, read_notes
@@ -129,3 +133,24 @@ def test_little_work_is_shared_by_all_workers(fleet: Fleet) -> None:
     assert done.total() == 40
     assert len(done) == 4
     assert max(done.values()) <= 15
+
+
+def test_two_queues_share_the_time_of_one_worker_by_weight(fleet: Fleet, notes: Path) -> None:
+    """Both are served by one process; of two floods that with three times the weight has three times the batches."""
+    settings = {**PATIENT, "max_batch_rows": ROWS, "max_wait_ms": 0}
+    options = {"notes": str(notes), "delay_s": BATCH_S}
+    fleet.configure(settings, model=MODEL, options=options, others={"other": {"weight": 3}})
+    one = fleet.client.submit_many([f"one {number:>6}" for number in range(600)])
+    other = fleet.client.submit_many([f"two {number:>6}" for number in range(600)], queue="other")
+    fleet.start()
+    for ids, queue in ((one, None), (other, "other")):
+        outcomes = fleet.client.wait_many(ids, queue=queue, timeout_s=60)
+        assert all(isinstance(outcome, Result) for outcome in outcomes)
+    whose = [batch.job_ids[0] in set(other) for batch in read_notes(notes)]
+    both = whose[: len(whose) - whose[::-1].index(True)]
+    assert sum(both) / len(both) == pytest.approx(0.75, abs=0.05)
+    names = {view.consumer for queue in ("embed", "other") for view in look_at_workers(fleet.redis, queue_keys(queue))}
+    assert len(names) == 1
+    fleet.workers[0].send(signal.SIGTERM)
+    assert fleet.workers[0].exit_code() == ExitCode.CLEAN
+    assert not look_at_workers(fleet.redis, queue_keys("other"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import count
 from queue import Queue
+from threading import Condition
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,10 @@ from cordwood_worker.batch import Batch, RowFailure, RowOutput
 from cordwood_worker.cost_model import KNOWN_AFTER, CostModel, Work, packed_work
 from cordwood_worker.draft import padded_cost
 from cordwood_worker.flow import Computed, Flow, Signals
+from cordwood_worker.hoppers import Hoppers
+from cordwood_worker.pace import Pace
 from cordwood_worker.run import OverlappingRunner
+from cordwood_worker.served import Served
 from cordwood_worker.stage import Staged, Stager
 from cordwood_worker.testing import BAD, FaultBackend, fault_vector
 from tests.worker.rows import text_row
@@ -94,12 +98,13 @@ class Bench:
         self.outbox = self.computed
         self.cost = padded_cost
         self.costs = CostModel(packed_work)
+        self.pace = Pace()
         clock = count()
         typed: Flow = flow
-        self.stager = Stager(self.device, typed, self.staged, self.signals)
-        self.runner = OverlappingRunner(
-            attempts, self.device, typed, self.staged, self.signals, clock=lambda: float(next(clock))
-        )
+        served = Served.of("embed", 1, self.device, typed, attempts, self.signals)
+        hoppers = Hoppers([served], Condition())
+        self.stager = Stager(hoppers, self.staged, self.signals)
+        self.runner = OverlappingRunner(hoppers, self.staged, self.signals, clock=lambda: float(next(clock)))
 
     @property
     def max_tokens(self) -> int:
@@ -110,7 +115,12 @@ class Bench:
         """The hopper's part."""
         self.limits.append(max_tokens)
 
-    def take(self, *, idle: Callable[[], bool]) -> Batch | None:
+    def wait_s(self, idle: Callable[[], bool]) -> float:
+        """The hopper's part."""
+        del idle
+        return 0.0
+
+    def take_now(self, idle: Callable[[], bool]) -> Batch | None:
         """The hopper's part."""
         self.idle_when_taken.append(idle())
         return self.waiting.pop(0) if self.waiting else None

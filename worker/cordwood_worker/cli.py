@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,14 +19,14 @@ from cordwood.embedded import EmbeddedServer, resolve_url
 from cordwood.errors import CordwoodError, ServerUnavailable, SettingsError
 from cordwood.keys import LANES
 from cordwood.settings import Settings, load
+from cordwood_worker.backends import DeviceOutOfMemory
+from cordwood_worker.backends.faults import device_fault
 from cordwood_worker.backends.loading import load_backend
 from cordwood_worker.exit_codes import ExitCode
-from cordwood_worker.worker import Worker
+from cordwood_worker.worker import Loaded, Worker
 
 if TYPE_CHECKING:
     from types import FrameType
-
-    from cordwood_worker.backends import Backend, WarmUp
 
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -52,11 +52,15 @@ def cli() -> None:
 
 @cli.command()
 @click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Settings, as TOML.")
-@click.option("--queue", help="The queue to serve, if the settings have several.")
+@click.option(
+    "--queue", "queues", multiple=True, help="A queue to serve, may be given again; else all of the settings."
+)
 @click.option("--burst", is_flag=True, help="Exit when the queue is empty.")
 @settings_options
-def run(config: Path | None, queue: str | None, *, burst: bool, **flags: str | None) -> None:
-    """Serve a queue until SIGTERM or Ctrl-C. A second signal hands everything back at once.
+def run(config: Path | None, queues: tuple[str, ...], *, burst: bool, **flags: str | None) -> None:
+    """Serve queues until SIGTERM or Ctrl-C. A second signal hands everything back at once.
+
+    Several queues share the device by their weights; the models of all are loaded at the start.
 
     Without a server's URL it takes the embedded server that runs under the data dir, or starts one, and stops it after
     the worker.
@@ -71,7 +75,7 @@ def run(config: Path | None, queue: str | None, *, burst: bool, **flags: str | N
     try:
         settings = load(config, os.environ, {name: value for name, value in flags.items() if value is not None})
         configure_logging(settings.log_level)
-        code = serve(settings, choose_queue(settings, queue), burst=burst)
+        code = serve(settings, choose_queues(settings, queues), burst=burst)
     except CordwoodError as error:
         click.echo(f"cordwood-worker: {error}", err=True)
         code = ExitCode.NOT_STARTED
@@ -127,36 +131,56 @@ def simulate(config: Path | None, queue: str, **flags: Any) -> None:
         raise click.ClickException(str(error)) from error
 
 
-def serve(settings: Settings, queue: str, *, burst: bool) -> ExitCode:
-    """Load the model, find the server, and work; raises SettingsError or ServerUnavailable if it cannot begin."""
+def serve(settings: Settings, queues: Sequence[str], *, burst: bool) -> ExitCode:
+    """Load the models, find the server, and work; raises SettingsError or ServerUnavailable if it cannot begin."""
     with signals_kept() as pending, server_url(settings) as url:
-        backend, learned = load_apart(settings, queue)
-        worker = Worker(settings, queue, backend, url, best_tokens=learned.best_tokens)
+        worker = Worker(settings, load_apart(settings, queues), url)
         pending.deliver_to(worker.stop)
         return worker.run(burst=burst)
 
 
-def load_apart(settings: Settings, queue: str) -> tuple[Backend, WarmUp]:
-    """Load the backend of a queue and warm it up, in a thread that ends with that; raises SettingsError.
+def load_apart(settings: Settings, queues: Sequence[str]) -> list[Loaded]:
+    """Load the backends of queues and warm them up, in a thread that ends with that.
+
+    Raises SettingsError, also for a model that does not fit the device beside those before it.
 
     OpenMP keeps a team of threads for every thread that ever computed. With those of two, the one that loads and the
     one that runs, there are more than cores, and libgomp lets them sleep between any two operations instead of waiting
     a moment: a text alone took 10 ms instead of 5.4 (MiniLM, 2 cores). The teams of a thread end with it.
     """
     with ThreadPoolExecutor(1, "cordwood-load") as loader:
-        backend = loader.submit(load_backend, settings.queue(queue)).result()
-        return backend, loader.submit(backend.warm_up, settings.batch_limits(queue)).result()
+        loaded: list[Loaded] = []
+        for queue in queues:
+            loaded.append(loader.submit(_load, settings, queue, [each.queue for each in loaded]).result())
+    devices = {each.queue: each.backend.spec.device for each in loaded}
+    if len(set(devices.values())) > 1:
+        raise SettingsError(
+            f"one worker serves queues on one device, not on {devices}: start one for each with --queue"
+        )
+    return loaded
 
 
-def choose_queue(settings: Settings, queue: str | None) -> str:
-    """Return the queue to serve: the one that was asked for, or the only one there is."""
-    if queue is not None:
+def _load(settings: Settings, queue: str, before: Sequence[str]) -> Loaded:
+    try:
+        backend = load_backend(settings.queue(queue))
+        learned = backend.warm_up(settings.batch_limits(queue))
+    except Exception as error:
+        if not isinstance(device_fault(error) or error, DeviceOutOfMemory):
+            raise
+        beside = f" beside {', '.join(before)}" if before else ""
+        model = settings.queue(queue).model
+        raise SettingsError(f"model {model!r} of queue {queue} does not fit the memory{beside}: {error}") from error
+    return Loaded(queue, backend, learned.best_tokens)
+
+
+def choose_queues(settings: Settings, asked: Sequence[str]) -> list[str]:
+    """Return the queues to serve, each once: those that were asked for, or all there are."""
+    for queue in asked:
         settings.queue(queue)
-        return queue
-    if len(settings.queues) != 1:
-        names = ", ".join(sorted(settings.queues)) or "none"
-        raise SettingsError(f"name the queue to serve with --queue: the settings have {names}")
-    return next(iter(settings.queues))
+    queues = list(dict.fromkeys(asked or settings.queues))
+    if not queues:
+        raise SettingsError("the settings have no queue to serve: name its model under [queues.<name>]")
+    return queues
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import Queue
 from threading import Event
 from typing import TYPE_CHECKING
@@ -56,7 +56,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """The events that steer a worker's loops; the three stops in the order of their urgency."""
+    """The events that steer the loops of one queue; the three stops, most urgent last, are the whole worker's."""
 
     paused: Event = field(default_factory=Event)
     """Fetch nothing until it is cleared."""
@@ -70,3 +70,7 @@ class Signals:
     """Begin no other batch, prepare nothing more."""
     stop_all: Event = field(default_factory=Event)
     """End all loops; do not even wait for the batch in hand."""
+
+    def of_another_queue(self) -> Signals:
+        """The signals of another queue of the same worker: what concerns the queue is its own."""
+        return replace(self, paused=Event(), repair_wanted=Event())

@@ -25,14 +25,23 @@ def always() -> bool:
 
 
 class Hopper:
-    """Rows go in as they are prepared; batches come out when `Departures` says so."""
+    """Rows go in as they are prepared; batches come out when `Departures` says so.
 
-    def __init__(self, collector: Collector, clock: Callable[[], float], costs: CostModel | None = None) -> None:
+    `changed` is notified of all that comes; hoppers whose batches run on one device share it.
+    """
+
+    def __init__(
+        self,
+        collector: Collector,
+        clock: Callable[[], float],
+        costs: CostModel | None = None,
+        changed: Condition | None = None,
+    ) -> None:
         self._collector = collector
         self._departures = Departures(collector, costs)
         self._max_bypass = collector.limits.max_bypass
         self._clock = clock
-        self._changed = Condition()
+        self._changed = Condition() if changed is None else changed
         self._closed = False
 
     @property
@@ -76,22 +85,19 @@ class Hopper:
         For a device that is idle any row is due at once, unless others are to be expected within `max_wait_s`.
         """
         with self._changed:
-            if self._closed:
-                return None
-            batch = self._next(idle)
-            if batch is not None:
-                return batch
-            self._changed.wait(self._wait_s(idle))
-            return None if self._is_closed() else self._next(idle)
+            batch = self.take_now(idle)
+            if batch is None and not self._closed:
+                self._changed.wait(self.wait_s(idle))
+                batch = self.take_now(idle)
+            return batch
 
-    def _next(self, idle: Callable[[], bool]) -> Batch | None:
-        return self._departures.take(self._clock(), idle=idle())
+    def take_now(self, idle: Callable[[], bool]) -> Batch | None:
+        """Return the next batch if one is due; None once closed."""
+        with self._changed:
+            return None if self._closed else self._departures.take(self._clock(), idle=idle())
 
-    def _wait_s(self, idle: Callable[[], bool]) -> float:
+    def wait_s(self, idle: Callable[[], bool]) -> float:
         """How long nothing changes by the passing of time alone, at most `LONGEST_WAIT_S`."""
-        wait_s = self._departures.wait_s(self._clock(), idle=idle())
-        return LONGEST_WAIT_S if wait_s is None else min(wait_s, LONGEST_WAIT_S)
-
-    def _is_closed(self) -> bool:
-        """Whether it was closed, asked again after a wait, in which another thread may have done so."""
-        return self._closed
+        with self._changed:
+            wait_s = None if self._closed else self._departures.wait_s(self._clock(), idle=idle())
+            return LONGEST_WAIT_S if wait_s is None else min(wait_s, LONGEST_WAIT_S)

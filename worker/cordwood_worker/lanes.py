@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from math import inf
 from typing import Final, Self
 
 from cordwood.keys import AGAIN, LANES
 from cordwood.settings import STRICT
+from cordwood_worker.fair_turns import FairTurns
 
 DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {"high": 6, "normal": 3, "low": 1}
 AGAIN_PART: Final = 4
@@ -47,30 +47,17 @@ class LanePolicy:
 
 
 class LaneTurns:
-    """Start-time fair queueing of tokens among lanes.
-
-    After P. Goyal, H. M. Vin and H. Cheng, "Start-time fair queueing" (SIGCOMM 1996). A lane's next batch starts at
-    the later of the virtual time and the end of its last batch, a batch of n tokens ends n / weight later, and the
-    batch with the earliest start is next; the virtual time is the start of the batch that was served last. So over any
-    time in which two lanes both have work, their tokens divided by their weights differ by no more than one batch each.
-    A lane that had none gains nothing by it, and owes nothing either.
-    """
+    """Whose turn it is among lanes: by `FairTurns` in tokens, or with `strict` by rank."""
 
     def __init__(self, policy: LanePolicy) -> None:
         self._policy = policy
-        self._virtual = 0.0
-        self._ends: dict[str, float] = {}
+        self._turns = FairTurns(policy.weights)
 
     def choose(self, lanes: Collection[str]) -> list[str]:
         """Return these lanes in the order of their turns, the next one first; of equals the higher lane."""
         ranked = [lane for lane in LANES if lane in lanes]
-        return ranked if self._policy.strict else sorted(ranked, key=self._start)
+        return ranked if self._policy.strict else self._turns.order(ranked)
 
     def charge(self, lane: str, tokens: int) -> None:
         """Note that a batch of this lane is served; what others put into the room that it left is not charged."""
-        start = self._start(lane)
-        self._virtual = start
-        self._ends[lane] = start + tokens / self._policy.weights.get(lane, inf)
-
-    def _start(self, lane: str) -> float:
-        return max(self._virtual, self._ends.get(lane, 0.0))
+        self._turns.charge(lane, tokens)

@@ -28,14 +28,17 @@ from cordwood_worker.flow import Flow, Signals
 from cordwood_worker.heartbeat import Heartbeat, Renewal
 from cordwood_worker.held import Held, Room
 from cordwood_worker.hopper import Hopper
+from cordwood_worker.hoppers import Hoppers
 from cordwood_worker.janitor import Janitor
 from cordwood_worker.lanes import LanePolicy
 from cordwood_worker.prepare import Preparer
 from cordwood_worker.run import OverlappingRunner, Runner
+from cordwood_worker.served import Served
 from cordwood_worker.stage import Staged, Stager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from threading import Condition
 
     from cordwood.settings import Settings
     from cordwood_worker.backends import Backend
@@ -62,16 +65,28 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """All loops of a worker: the stages a job passes through, and the duties beside them."""
+    """What serves one queue: its stages but the device, the duties beside them, and what all of them share."""
 
+    queue: str
+    backend: Backend
+    server: Server
+    flow: Flow
+    signals: Signals
+    served: Served
     fetcher: Fetcher
     preparer: Preparer
-    stager: Stager | None
-    runner: Runner | OverlappingRunner
     finisher: Finisher
     heartbeat: Heartbeat
     renewal: Renewal
     janitor: Janitor
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What keeps the device busy with the batches of all queues, and stages them ahead where it can."""
+
+    runner: Runner | OverlappingRunner
+    stager: Stager | None = None
 
 
 def batch_limits(settings: Settings, queue: str, best_tokens: int = 0) -> BatchLimits:
@@ -98,15 +113,15 @@ def open_server(settings: Settings, url: str, keys: Keys, consumer: str) -> Serv
     )
 
 
-def open_flow(settings: Settings, limits: BatchLimits, backend: Backend) -> Flow:
-    """Make the bounded ways between the stages."""
+def open_flow(settings: Settings, limits: BatchLimits, backend: Backend, changed: Condition | None = None) -> Flow:
+    """Make the bounded ways between the stages; the hoppers of queues that share a device share `changed`."""
     ahead = settings.lookahead
     cost = packed_cost if backend.spec.packed else padded_cost
     costs = CostModel(packed_work if backend.spec.packed else padded_work)
     collector = Collector(limits, cost, LanePolicy.parse(settings.lane_weights))
     return Flow(
         held=Held(Room(rows=ahead * limits.max_rows, tokens=ahead * limits.max_tokens)),
-        hopper=Hopper(collector, time.monotonic, costs),
+        hopper=Hopper(collector, time.monotonic, costs, changed),
         assembly=Assembly(backend.spec, settings.max_result_bytes),
         inbox=Queue(maxsize=ahead),
         outbox=Queue(maxsize=BATCHES_TO_STORE),
@@ -117,24 +132,29 @@ def open_flow(settings: Settings, limits: BatchLimits, backend: Backend) -> Flow
 
 def build_line(
     settings: Settings,
+    queue: str,
     server: Server,
     flow: Flow,
     backend: Backend,
     signals: Signals,
+    *,
     info: Callable[[], Mapping[str, object]],
 ) -> Line:
-    """Make the loops."""
+    """Make the loops of one queue."""
     heartbeat = Heartbeat(server.upkeep, info, settings.heartbeat_s, signals)
     policy = LanePolicy.parse(settings.lane_weights)
     fetcher = Fetcher(server.reader, flow, signals, policy, lambda: heartbeat.workers)
     job_limits = JobLimits(settings.max_payload_bytes, settings.max_inputs)
     lease_s, upkeep = settings.lease_s, server.upkeep
-    stager, runner = _build_runner(server, flow, backend, signals)
     return Line(
+        queue=queue,
+        backend=backend,
+        server=server,
+        flow=flow,
+        signals=signals,
+        served=Served.of(queue, settings.queue(queue).weight, backend, flow, server.attempts, signals),
         fetcher=fetcher,
         preparer=Preparer(server.attempts, backend, flow, job_limits, time.monotonic),
-        stager=stager,
-        runner=runner,
         finisher=Finisher(server.attempts, server.counters, flow, random.SystemRandom(), time.monotonic),
         heartbeat=heartbeat,
         renewal=Renewal(upkeep, server.reader, flow.held, fetcher.pass_on, lease_s=lease_s, signals=signals),
@@ -142,12 +162,11 @@ def build_line(
     )
 
 
-def _build_runner(
-    server: Server, flow: Flow, backend: Backend, signals: Signals
-) -> tuple[Stager | None, Runner | OverlappingRunner]:
-    """Make what keeps the device busy; with a device that computes beside the CPU, batches are staged ahead of it."""
-    if not (isinstance(backend, OverlappingBackend) and backend.overlaps):
-        return None, Runner(server.attempts, backend, flow, signals, time.monotonic)
+def build_engine(lines: Sequence[Line], signals: Signals, changed: Condition) -> Engine:
+    """Make what keeps the device busy; with one that computes beside the CPU, batches are staged ahead of it."""
+    hoppers = Hoppers([line.served for line in lines], changed)
+    if not all(isinstance(line.backend, OverlappingBackend) and line.backend.overlaps for line in lines):
+        return Engine(Runner(hoppers, time.monotonic))
     staged: Queue[Staged] = Queue(maxsize=1)
-    runner = OverlappingRunner(server.attempts, backend, flow, staged, signals, clock=time.monotonic)
-    return Stager(backend, flow, staged, signals), runner
+    runner = OverlappingRunner(hoppers, staged, signals, clock=time.monotonic)
+    return Engine(runner, Stager(hoppers, staged, signals))

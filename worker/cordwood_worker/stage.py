@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from queue import Full, Queue
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from cordwood_worker.backends import DeviceBroken
 from cordwood_worker.execute import let_go
@@ -12,7 +12,9 @@ from cordwood_worker.execute import let_go
 if TYPE_CHECKING:
     from cordwood_worker.backends import OverlappingBackend, Staging
     from cordwood_worker.batch import Batch
-    from cordwood_worker.flow import Flow, Signals
+    from cordwood_worker.flow import Signals
+    from cordwood_worker.hoppers import Hoppers
+    from cordwood_worker.served import Served
 
 PUT_TIMEOUT_S: Final = 0.5
 
@@ -21,25 +23,26 @@ PUT_TIMEOUT_S: Final = 0.5
 class Staged:
     """A batch and its place on the device, or why it could not be laid out."""
 
+    served: Served
     batch: Batch
     place: Staging | Exception
 
 
 class Stager:
-    """Takes batches from the hopper and lays them out, one ahead of the device: what comes later joins a later one."""
+    """Takes batches from the hoppers and lays them out, one ahead of the device: what comes later joins a later one."""
 
-    def __init__(self, backend: OverlappingBackend, flow: Flow, staged: Queue[Staged], signals: Signals) -> None:
-        self._backend = backend
-        self._hopper = flow.hopper
+    def __init__(self, hoppers: Hoppers, staged: Queue[Staged], signals: Signals) -> None:
+        self._hoppers = hoppers
         self._staged = staged
         self._signals = signals
 
     def run_once(self) -> None:
         """Lay out the next batch, waiting for one a bounded time, and for room as long as the worker works."""
-        batch = self._hopper.take(idle=self._signals.device_idle.is_set)
-        if batch is None:
+        found = self._hoppers.take(idle=self._signals.device_idle.is_set)
+        if found is None:
             return
-        staged = Staged(batch, self._lay_out(batch))
+        served, batch = found
+        staged = Staged(served, batch, self._lay_out(served, batch))
         while not self._signals.stop_working.is_set():
             try:
                 self._staged.put(staged, timeout=PUT_TIMEOUT_S)
@@ -48,9 +51,9 @@ class Stager:
             return
         release(staged)
 
-    def _lay_out(self, batch: Batch) -> Staging | Exception:
+    def _lay_out(self, served: Served, batch: Batch) -> Staging | Exception:
         try:
-            return self._backend.stage(batch)
+            return cast("OverlappingBackend", served.backend).stage(batch)
         except DeviceBroken:
             raise
         except Exception as error:  # noqa: BLE001 - the batch boundary: whoever runs it finds the row at fault

@@ -1,4 +1,4 @@
-"""One worker: serves one queue with one backend, and stops in the right order."""
+"""One worker: serves its queues on one device, and stops in the right order."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import os
 import secrets
 import socket
 import time
-from dataclasses import asdict
-from threading import Event, Thread
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from threading import Condition, Event, Thread
 from typing import TYPE_CHECKING, Final
 
 import cordwood
@@ -18,11 +19,12 @@ from cordwood_worker.backends import Backend, DeviceBroken
 from cordwood_worker.exit_codes import ExitCode
 from cordwood_worker.fetch import BLOCK_MS
 from cordwood_worker.flow import Signals
-from cordwood_worker.line import Line, batch_limits, build_line, open_flow, open_server
+from cordwood_worker.line import Line, batch_limits, build_engine, build_line, open_flow, open_server
 from cordwood_worker.loop import Backoff, Loop, run_loop
 
 if TYPE_CHECKING:
     from cordwood.settings import Settings
+    from cordwood_worker.flow import Flow
 
 BURST_IDLE_READS: Final = 2
 """With `burst`: reads in a row that found nothing, before the worker takes the queue for empty."""
@@ -33,28 +35,42 @@ READ_ENDS_S: Final = BLOCK_MS / 1000 + 0.5
 log = logging.getLogger(__name__)
 
 
-class Worker:
-    """Fetches jobs of one queue, runs them in batches and stores their outcomes, until it is told to stop.
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A queue to be served, the backend of its model, and the size of batches that this found best, 0 for no limit."""
 
-    Its threads: fetch, prepare, run and finish, one for each stage, so that one batch computes while the next is
-    made ready and the last is stored; and heartbeat, renewal and janitor beside them. With a device that computes
-    beside the CPU there is a stage thread too. `best_tokens` is the size of batches that the backend found best, 0 for
-    the limit of the settings.
+    queue: str
+    backend: Backend
+    best_tokens: int = 0
+
+
+class Worker:
+    """Fetches jobs of its queues, runs them in batches and stores their outcomes, until it is told to stop.
+
+    Its threads: for each queue fetch, prepare and finish, one for each stage, and heartbeat, renewal and janitor beside
+    them; for all queues together run, so that one batch computes while the next is made ready and the last is stored.
+    With a device that computes beside the CPU there is a stage thread too.
     """
 
-    def __init__(self, settings: Settings, queue: str, backend: Backend, url: str, *, best_tokens: int = 0) -> None:
+    def __init__(self, settings: Settings, queues: Sequence[Loaded], url: str) -> None:
         self.consumer = f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
         self._settings = settings
-        self._backend = backend
         self._signals = Signals()
         self._stops_asked = 0
         self._ended_early = Event()
         self._code = ExitCode.CLEAN
         self._started_s = time.time()
-        self._server = open_server(settings, url, queue_keys(queue), self.consumer)
-        self._flow = open_flow(settings, batch_limits(settings, queue, best_tokens), backend)
-        self._line: Line = build_line(settings, self._server, self._flow, backend, self._signals, self.info)
+        changed = Condition()
+        self._lines = [self._make_line(loaded, url, changed) for loaded in queues]
+        self._engine = build_engine(self._lines, self._signals, changed)
         self._threads: dict[str, Thread] = {}
+
+    def _make_line(self, loaded: Loaded, url: str, changed: Condition) -> Line:
+        settings, queue, backend = self._settings, loaded.queue, loaded.backend
+        server = open_server(settings, url, queue_keys(queue), self.consumer)
+        flow = open_flow(settings, batch_limits(settings, queue, loaded.best_tokens), backend, changed)
+        signals = self._signals.of_another_queue()
+        return build_line(settings, queue, server, flow, backend, signals, info=lambda: self.info(backend, flow))
 
     def stop(self) -> None:
         """Ask it to stop after the batch in hand; asked again, to stop now. Safe in a signal handler.
@@ -63,9 +79,9 @@ class Worker:
         """
         self._stops_asked += 1
 
-    def info(self) -> dict[str, object]:
-        """What the registry shows of this worker."""
-        spec, costs, max_tokens = self._backend.spec, self._flow.costs, self._flow.hopper.max_tokens
+    def info(self, backend: Backend, flow: Flow) -> dict[str, object]:
+        """What the registry of a queue shows of this worker."""
+        spec, costs, max_tokens = backend.spec, flow.costs, flow.hopper.max_tokens
         return {
             "pid": os.getpid(),
             "host": socket.gethostname(),
@@ -78,14 +94,14 @@ class Worker:
             "precision": spec.precision,
             "backend": spec.backend,
             "packed": spec.packed,
-            "held": len(self._flow.held),
+            "held": len(flow.held),
             "max_batch_tokens": max_tokens,
             "tokens_per_s": costs.tokens_per_s(max_tokens),
-            "tokens_per_job": self._flow.lengths.tokens_per_job,
-            "tokens_per_hint": self._flow.lengths.tokens_per_hint,
-            "prepare_s": self._flow.pace.prepare.mean,
-            "gap_s": self._flow.pace.gap.mean,
-            "store_s": self._flow.pace.store.mean,
+            "tokens_per_job": flow.lengths.tokens_per_job,
+            "tokens_per_hint": flow.lengths.tokens_per_hint,
+            "prepare_s": flow.pace.prepare.mean,
+            "gap_s": flow.pace.gap.mean,
+            "store_s": flow.pace.store.mean,
             "lane_weights": self._settings.lane_weights,
             "cost": asdict(costs.coefficients),
             "cost_error": costs.error,
@@ -112,24 +128,30 @@ class Worker:
         return self._stops_asked > 1 or self._ended_early.is_set()
 
     def _loops(self) -> list[tuple[str, Loop, Event]]:
-        line, signals = self._line, self._signals
+        engine, signals = self._engine, self._signals
         staging: list[tuple[str, Loop, Event]] = []
-        if line.stager is not None:
-            staging.append(("stage", line.stager, signals.stop_working))
+        if engine.stager is not None:
+            staging.append(("stage", engine.stager, signals.stop_working))
+        lines = [loop for line in self._lines for loop in self._loops_of(line)]
+        return [("run", engine.runner, signals.stop_working), *staging, *lines]
+
+    def _loops_of(self, line: Line) -> list[tuple[str, Loop, Event]]:
+        queue, signals = line.queue, line.signals
         return [
-            ("heartbeat", line.heartbeat, signals.stop_all),
-            ("finish", line.finisher, signals.stop_all),
-            ("run", line.runner, signals.stop_working),
-            *staging,
-            ("prepare", line.preparer, signals.stop_working),
-            ("renewal", line.renewal, signals.stop_fetching),
-            ("janitor", line.janitor, signals.stop_fetching),
-            ("fetch", line.fetcher, signals.stop_fetching),
+            (f"heartbeat-{queue}", line.heartbeat, signals.stop_all),
+            (f"finish-{queue}", line.finisher, signals.stop_all),
+            (f"prepare-{queue}", line.preparer, signals.stop_working),
+            (f"renewal-{queue}", line.renewal, signals.stop_fetching),
+            (f"janitor-{queue}", line.janitor, signals.stop_fetching),
+            (f"fetch-{queue}", line.fetcher, signals.stop_fetching),
         ]
 
     def _register(self) -> bool:
         """Show that it lives before it reads; wait for a server that is not there yet. False if asked to stop first."""
-        spec = self._backend.spec
+        return all(self._register_line(line) for line in self._lines)
+
+    def _register_line(self, line: Line) -> bool:
+        spec = line.backend.spec
         published: dict[str, str | int] = {
             "task": spec.task,
             "model": spec.model,
@@ -144,14 +166,14 @@ class Worker:
         backoff = Backoff()
         while not self._is_stopping:
             try:
-                self._line.heartbeat.beat()
-                self._server.upkeep.announce(published)
-                if self._server.reader.create_groups():
-                    self._signals.repair_wanted.set()
+                line.heartbeat.beat()
+                line.server.upkeep.announce(published)
+                if line.server.reader.create_groups():
+                    line.signals.repair_wanted.set()
             except CordwoodError as error:
                 log.warning("not registered yet: %s", error)
                 # Some groups may have been created before the error: the next look would not tell.
-                self._signals.repair_wanted.set()
+                line.signals.repair_wanted.set()
                 self._pause(backoff.next_s())
             else:
                 return True
@@ -179,7 +201,11 @@ class Worker:
         self._ended_early.set()
 
     def _is_burst_over(self) -> bool:
-        return self._line.fetcher.idle_reads >= BURST_IDLE_READS and len(self._flow.held) == 0
+        return self._held == 0 and all(line.fetcher.idle_reads >= BURST_IDLE_READS for line in self._lines)
+
+    @property
+    def _held(self) -> int:
+        return sum(len(line.flow.held) for line in self._lines)
 
     def _shut_down(self) -> ExitCode:
         """Stop in the order of the flow: fetch nothing, begin nothing, finish the batch in hand, hand back the rest.
@@ -189,23 +215,29 @@ class Worker:
         deadline_s = time.monotonic() + self._settings.drain_s
         self._signals.stop_fetching.set()
         self._signals.stop_working.set()
-        self._flow.hopper.close()
-        log.info("stopping, with %d entries in hand", len(self._flow.held))
+        for line in self._lines:
+            line.flow.hopper.close()
+        log.info("stopping, with %d entries in hand", self._held)
         drained = self._code is ExitCode.CLEAN and self._drain(deadline_s)
         self._signals.stop_all.set()
-        try:
-            if self._code is ExitCode.CLEAN:
-                # An open read would be given what is being handed back.
-                self._await_end("fetch", "renewal", "janitor")
-                handed_back = self._server.attempts.release(self._flow.held.everything())
-                log.info("handed back %d entries", len(handed_back))
-            self._await_end("heartbeat")
-            self._server.upkeep.withdraw()
-        except CordwoodError as error:
-            log.warning("the server was not told of the end, others take over after the heartbeat's TTL: %s", error)
+        for line in self._lines:
+            try:
+                self._leave(line)
+            except CordwoodError as error:
+                log.warning("the server was not told of the end, others take over after the heartbeat's TTL: %s", error)
         if self._code is ExitCode.CLEAN and not drained:
             self._code = ExitCode.DRAIN_TIMED_OUT
         return self._code
+
+    def _leave(self, line: Line) -> None:
+        """Hand back what is left of a queue, unless after a crash, and show that this worker serves it no more."""
+        if self._code is ExitCode.CLEAN:
+            # An open read would be given what is being handed back.
+            self._await_end(f"fetch-{line.queue}", f"renewal-{line.queue}", f"janitor-{line.queue}")
+            handed_back = line.server.attempts.release(line.flow.held.everything())
+            log.info("handed back %d entries", len(handed_back))
+        self._await_end(f"heartbeat-{line.queue}")
+        line.server.upkeep.withdraw()
 
     def _await_end(self, *names: str) -> None:
         """Wait for these threads, but no longer than a read may take: a server that is away must not delay the end."""
@@ -215,9 +247,10 @@ class Worker:
 
     def _drain(self, deadline_s: float) -> bool:
         """Wait for the batch in hand and for what is computed to be stored; False if time or patience ended first."""
+        working = ["run", *(f"prepare-{line.queue}" for line in self._lines)]
         while time.monotonic() < deadline_s and not self._is_cut_short:
-            working = any(self._threads[name].is_alive() for name in ("run", "prepare"))
-            if not working and self._line.finisher.is_idle:
+            busy = any(self._threads[name].is_alive() for name in working)
+            if not busy and all(line.finisher.is_idle for line in self._lines):
                 return True
             self._ended_early.wait(CHECK_S / 5)
         return False
