@@ -26,6 +26,7 @@ FIGURES: Final[Mapping[str, tuple[str, ...]]] = {
         *("submit_us", "start_us", "finish_us", "server_cpu_us", "bytes_per_queued_job"),
         *("submit_us_aof", "start_us_aof", "finish_us_aof", "server_cpu_us_aof", "bytes_per_queued_job_aof"),
     ),
+    "scheduling": ("collect_us", "collect_vs_sorting", "simulate_us"),
     "memory": ("rss_growth_mb", "peak_rss_mb", "pool_hit_rate"),
 }
 OPTIONAL: Final = frozenset(

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from pathlib import Path
 from random import Random
+from threading import Event
 from typing import Any, Final
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from cordwood.inspection import look_at_workers
 from cordwood.keys import queue_keys
 from cordwood.result import Result
+from cordwood_worker.cost_model import KNOWN_AFTER
 from cordwood_worker.exit_codes import ExitCode
 from tests.fleet import PATIENT, Fleet
 from tests.outcomes import check_all_done
@@ -133,6 +135,24 @@ def test_little_work_is_shared_by_all_workers(fleet: Fleet) -> None:
     assert done.total() == 40
     assert len(done) == 4
     assert max(done.values()) <= 15
+
+
+def test_at_light_load_a_job_waits_for_no_more_than_the_batch_in_hand(fleet: Fleet, notes: Path) -> None:
+    """At 30 % load, though a batch might wait half a second for more rows."""
+    batch_s, load, jobs = 0.04, 0.3, 250
+    options = {"notes": str(notes), "delay_s": batch_s}
+    fleet.configure({**PATIENT, "max_batch_rows": ROWS, "max_wait_ms": 500}, model=MODEL, options=options)
+    fleet.start()
+    random, due_s = Random(3), time.monotonic()
+    ids: list[str] = []
+    for number in range(jobs):
+        due_s += random.expovariate(load * ROWS / batch_s)
+        Event().wait(max(0.0, due_s - time.monotonic()))
+        ids.append(fleet.client.submit(f"{number:>6}"))
+    assert all(isinstance(outcome, Result) for outcome in fleet.client.wait_many(ids, timeout_s=30))
+    # The first batches are spent on learning what a batch costs.
+    waits = sorted(batch.waited_s for batch in read_notes(notes)[2 * KNOWN_AFTER :])
+    assert waits[int(0.99 * len(waits))] <= 1.25 * batch_s
 
 
 def test_two_queues_share_the_time_of_one_worker_by_weight(fleet: Fleet, notes: Path) -> None:

@@ -239,3 +239,15 @@ def test_limits_that_allow_no_batch_are_refused(bad: tuple[int, int, float, int]
     """A budget of nothing would keep rows for ever."""
     with pytest.raises(ValueError, match="limits of a batch"):
         BatchLimits(*bad)
+
+
+@pytest.mark.parametrize(
+    ("worth", "first"), [(float("inf"), [0, 1, 2]), (200.0, [0, 1, 2]), (50.0, [0, 1]), (0.0, [0, 1])]
+)
+def test_a_row_whose_padding_costs_more_than_a_batch_of_its_own_waits_for_one(worth: float, first: list[int]) -> None:
+    """A row of 100 beside two of 10 pads 180 tokens; a tenth of its own length is always accepted."""
+    collector = Collector(BatchLimits(1000, 10, 0.0))
+    collector.add([make_row(0, 10), make_row(1, 11), make_row(2, 100)])
+    batch = collector.take(0.0, flush=True, worth=worth)
+    assert batch is not None
+    assert sorted(numbers(batch)) == first

@@ -6,6 +6,8 @@ import threading
 import time
 from math import inf
 
+import pytest
+
 from cordwood_worker.batch import Batch, Row, Tokens
 from cordwood_worker.collect import Collector
 from cordwood_worker.cost_model import CostModel, Work, packed_work
@@ -92,16 +94,27 @@ def test_nobody_waits_where_a_batch_costs_no_more_than_its_tokens() -> None:
     """A thousand a second save less than a second by sharing batches that begin in half a millisecond."""
     clock = [0.0]
     assert busy_hopper(costing(batch_s=0.0005, token_s=1e-4), clock).take() is not None
-    assert busy_hopper(costing(batch_s=0.02, token_s=1e-4), clock).take() is None
+    assert busy_hopper(costing(batch_s=0.06, token_s=1e-4), clock).take() is None
+
+
+def test_nobody_waits_longer_than_a_job_saves_by_it() -> None:
+    """Sixty milliseconds, though the timer would run for two hundred: so at light load nobody waits for a timer."""
+    clock = [0.0]
+    hopper = busy_hopper(costing(batch_s=0.06), clock)
+    clock[0] = 0.055
+    assert hopper.take() is None
+    assert hopper.wait_s(lambda: True) == pytest.approx(0.005, rel=0.1)
+    clock[0] = 0.062
+    assert hopper.take() is not None
 
 
 def test_a_deadline_ends_the_wait_early_enough_to_be_kept() -> None:
-    """The two hundred tokens take 40 ms, so a batch that must be done at 200 ms leaves 60 ms before."""
+    """The two hundred tokens take 120 ms, so a batch that must be done at 250 ms leaves 180 ms before."""
     clock = [0.0]
-    hopper = busy_hopper(costing(batch_s=0.02, token_s=1e-4), clock, deadline_s=0.2)
-    clock[0] = 0.13
+    hopper = busy_hopper(costing(batch_s=0.1, token_s=1e-4), clock, deadline_s=0.25)
+    clock[0] = 0.065
     assert hopper.take() is None
-    clock[0] = 0.145
+    clock[0] = 0.075
     batch = hopper.take()
     assert batch is not None
     assert len(batch.rows) == 50
@@ -110,12 +123,12 @@ def test_a_deadline_ends_the_wait_early_enough_to_be_kept() -> None:
 def test_a_thread_that_waits_takes_the_batch_when_its_deadline_wants_it() -> None:
     """It sleeps no longer than that, though the timer would run for a minute."""
     began_s = time.monotonic()
-    hopper = Hopper(Collector(BatchLimits(10**6, 10**4, 60.0)), time.monotonic, costing(batch_s=0.1))
+    hopper = Hopper(Collector(BatchLimits(10**6, 10**4, 60.0)), time.monotonic, costing(batch_s=0.4))
     for number in range(200):
-        hopper.put([row(f"{number}", time.monotonic(), began_s + 0.4)])
+        hopper.put([row(f"{number}", time.monotonic(), began_s + 0.8)])
     batch = hopper.take()
     assert batch is not None
-    assert 0.2 < time.monotonic() - began_s < 0.4
+    assert 0.15 < time.monotonic() - began_s < 0.35
 
 
 def test_nothing_leaves_a_closed_hopper() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from math import inf
 
 from cordwood.keys import LANES
 from cordwood_worker.batch import Batch, Row
@@ -74,12 +75,15 @@ class Collector:
                 waiting = self._suspects.setdefault(row.job_id, WaitingRows(self._limits))
             waiting.add(row)
 
-    def take(self, now_s: float, *, flush: bool = False) -> Batch | None:
-        """Remove and return the next batch, None while none is due; `flush` makes one due if there is any row."""
+    def take(self, now_s: float, *, flush: bool = False, worth: float = inf) -> Batch | None:
+        """Remove and return the next batch, None while none is due; `flush` makes one due if there is any row.
+
+        `worth` is the padding, in tokens, that it is worth to have one batch less.
+        """
         due_in_s = self.due_in_s(now_s)
         if due_in_s is None or (due_in_s > 0 and not flush):
             return None
-        draft = Draft(self._limits, self._cost)
+        draft = Draft(self._limits, self._cost, worth)
         if self._suspects:
             job_id, rows = next(iter(self._suspects.items()))
             rows.fill(draft)

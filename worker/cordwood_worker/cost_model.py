@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -89,6 +90,16 @@ class CostModel:
         """What has been learned, in seconds; all 0.0 before anything has."""
         self._solve()
         return Coefficients(*self._solution)
+
+    @property
+    def batch_in_tokens(self) -> float:
+        """The tokens that could be computed in the time that a batch takes whatever is in it; inf while unknown."""
+        if not self.is_known:
+            return inf
+        learned = self.coefficients
+        usual = self._usual.squares / self._usual.tokens
+        token_s = learned.token_s + learned.square_s * usual
+        return (learned.batch_s + learned.row_s) / token_s if token_s > 0 else inf
 
     def note(self, batch: Batch, seconds: float) -> None:
         """Learn that a batch took so long; a time of 0 or less teaches nothing."""

@@ -21,7 +21,8 @@ CAUTION: Final = 1.5
 class Departures:
     """A batch former, the arrivals of late and what batches cost.
 
-    With `costs` an idle device waits for more rows only where that saves time, and for no deadline too long.
+    With `costs` an idle device waits for more rows only where that saves time, no longer than a job saves by joining a
+    batch, and for no deadline too long.
     """
 
     def __init__(self, collector: Collector, costs: CostModel | None = None) -> None:
@@ -36,20 +37,27 @@ class Departures:
 
     def take(self, now_s: float, *, idle: bool) -> Batch | None:
         """Remove and return the batch that leaves now, if one does; for an idle device any row is enough for one."""
-        return self._collector.take(now_s, flush=idle and not self._is_worth_waiting(now_s))
+        worth = inf if self._costs is None else self._costs.batch_in_tokens
+        return self._collector.take(now_s, flush=idle and not self._is_worth_waiting(now_s), worth=worth)
 
     def wait_s(self, now_s: float, *, idle: bool) -> float | None:
         """Return how long nothing changes by the passing of time alone; None if nothing is buffered."""
         due_in_s = self._collector.due_in_s(now_s)
         if due_in_s is None:
             return None
-        begin_in_s = self._begin_by_s() - now_s if idle else inf
+        begin_in_s = min(self._begin_by_s(), self._collector.oldest_s + self._saved_s()) - now_s if idle else inf
         return max(0.0, min(due_in_s, begin_in_s))
 
     def _is_worth_waiting(self, now_s: float) -> bool:
-        known = self._costs is not None and self._costs.is_known
-        saved_s = self._costs.coefficients.batch_s if self._costs is not None and known else inf
+        saved_s = self._saved_s()
+        if now_s >= self._collector.oldest_s + saved_s:
+            return False
         return self._patience.pays(now_s, saved_s) and now_s < self._begin_by_s()
+
+    def _saved_s(self) -> float:
+        """What a job saves by joining a batch, and the longest that waiting for one may take; inf while unknown."""
+        known = self._costs is not None and self._costs.is_known
+        return self._costs.coefficients.batch_s if self._costs is not None and known else inf
 
     def _begin_by_s(self) -> float:
         """When the next batch must begin for the earliest deadline to be kept; inf if there is none."""

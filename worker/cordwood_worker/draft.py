@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from cordwood_worker.batch import Row
@@ -21,6 +22,10 @@ A longer row fills the batch with more work for the padding it causes. On log-no
 budget of 2,048 tokens 0.25 wastes 9.2 % at 8 batches of lookahead and 3.2 % at 32, and 1.0 wastes 11.2 % and 3.3 %.
 Measured with `python -m tests.docs.figures padding`.
 """
+
+
+SMALL_PADDING: Final = 0.25
+"""Padding of this part of a row is always accepted: what a batch costs besides is known only roughly."""
 
 
 def padded_cost(rows: int, longest: int, tokens: int) -> int:
@@ -56,15 +61,19 @@ class BatchLimits:
 
 
 class Draft:
-    """The rows chosen so far, and what still fits."""
+    """The rows chosen so far, and what still fits.
 
-    def __init__(self, limits: BatchLimits, cost: Cost) -> None:
+    `worth` is the padding, in tokens, that it is worth to have one batch less.
+    """
+
+    def __init__(self, limits: BatchLimits, cost: Cost, worth: float = inf) -> None:
         self.rows: list[Row] = []
         self.longest = 0
         self.tokens = 0
         self._spent = 0
         self._limits = limits
         self._cost = cost
+        self._worth = worth
 
     def add(self, row: Row) -> None:
         """Put a row in; the first one goes in whatever its length."""
@@ -80,13 +89,17 @@ class Draft:
 
     def choose(self, shorter: int | None, longer: int | None) -> int | None:
         """Return which of two lengths to add: of those that fit the one that causes less padding, None if none fits."""
-        if shorter is not None and not self.has_room(shorter):
+        if shorter is not None and not (self.has_room(shorter) and self._pays(shorter)):
             shorter = None
-        if shorter == self.longest or longer is None or not self.has_room(longer):
+        if shorter == self.longest or longer is None or not (self.has_room(longer) and self._pays(longer)):
             return shorter
         if shorter is None or self._padding_by(longer) * LONGER_ROWS_BIAS < self._padding_by(shorter):
             return longer
         return shorter
+
+    def _pays(self, length: int) -> bool:
+        """Whether a row's padding costs no more than a batch of its own would, or is small beside the row itself."""
+        return self._worth == inf or self._padding_by(length) <= self._worth + SMALL_PADDING * length
 
     def _padding_by(self, length: int) -> int:
         return self._cost_with(length) - self._spent - length

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -101,6 +102,42 @@ def test_waits_grow_with_the_load() -> None:
     waits = [report.wait_p99_ms() for report in reports]
     assert waits == sorted(waits)
     assert offered_load(poisson(1e12, jobs=2), PLAN) > 1e3
+
+
+def test_at_light_load_a_job_waits_for_no_more_than_the_batch_in_hand() -> None:
+    """At 30 % load 99 of 100 jobs wait no longer than a batch takes, or 2 ms: no idle device waits for a timer."""
+    patient = replace(PLAN, limits=replace(PLAN.limits, max_wait_s=0.05))
+    for plan in (PLAN, patient, replace(PLAN, packed=True), replace(PLAN, devices=3)):
+        arrivals = poisson(100.0)
+        arrivals = arrivals.faster(0.3 / offered_load(arrivals, plan))
+        tally = Simulator(arrivals, plan).run()
+        batch_s = float(np.percentile(tally.ended_s - tally.began_s, 99))
+        assert np.percentile(tally.began_s - arrivals.at_s, 99) <= max(batch_s, 0.002)
+
+
+@pytest.mark.parametrize("load", [1.05, 1.5])
+def test_at_saturation_the_device_does_what_greedy_full_batches_would(load: float) -> None:
+    """Within 2 % of the time of a device that has everything and always fills its batches, in any order."""
+    plan = replace(PLAN, packed=True)
+    arrivals = poisson(100.0, jobs=30_000)
+    arrivals = arrivals.faster(load / offered_load(arrivals, plan))
+    took_s = Simulator(arrivals, plan).run().ended_s.max() - arrivals.at_s[0]
+    assert took_s <= 1.02 * greedy_s(arrivals, plan)
+
+
+def greedy_s(arrivals: Arrivals, plan: FleetPlan) -> float:
+    """How long packed batches take that are filled with the longest row that fits until nothing does."""
+    left = Counter[int](arrivals.tokens.tolist())
+    cost, budget, seconds = plan.coefficients, plan.limits.max_tokens, 0.0
+    while left:
+        rows, room = 0, budget
+        while rows < plan.limits.max_rows and (fits := [length for length in left if length <= room]):
+            longest = max(fits)
+            left[longest] -= 1
+            left += Counter()
+            rows, room = rows + 1, room - longest
+        seconds += cost.batch_s + cost.row_s * rows + cost.token_s * (budget - room)
+    return seconds
 
 
 def test_noise_makes_batches_take_longer_and_shorter() -> None:
