@@ -166,3 +166,15 @@ def test_members_that_nobody_could_have_submitted_do_not_hold_up_the_sweep(bench
     bench.world.advance(1500 if index == "delayed" else 2500)
     sweep = hand.upkeep.promote if index == "delayed" else hand.upkeep.expire
     assert [sweep(), sweep()] == [0, 1]
+
+
+def test_a_stream_that_is_deleted_twice_within_a_millisecond_costs_no_job(bench: Bench) -> None:
+    """The new entry is not taken for the old one, which repair lets go of."""
+    hand = bench.hire("hand")
+    bench.submit("a", "b")
+    for _ in range(3):
+        bench.redis.delete(bench.keys.lane("normal"))
+        hand.reader.create_groups()
+        assert set(hand.upkeep.repair()) == {"a", "b"}
+        bench.world.check()
+    assert sorted(attempt.job_id for attempt in hand.begin()) == ["a", "b"]

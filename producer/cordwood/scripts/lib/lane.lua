@@ -25,8 +25,8 @@ local function flush_leaving()
 end
 
 -- A stream that was deleted and made again begins to count anew within the same millisecond, and an entry could get the
--- ID of one that is gone: whoever still holds that one would then delete another job's. So its first ID has a sequence
--- number that comes from the job.
+-- ID of one that is gone: whoever still holds that one, or a record that still names it, would then delete another
+-- job's, or the new one of the same job. So its first ID has a sequence number that no other is likely to have had.
 local begun = {}
 
 local function first_id(lane, id)
@@ -36,7 +36,8 @@ local function first_id(lane, id)
   for i = 1, info.err and 0 or #info, 2 do
     if info[i] == 'last-generated-id' and info[i + 1] ~= '0-0' then return '*' end
   end
-  return now_text .. '-' .. tonumber(string.sub(redis.sha1hex(id), 1, 8), 16)
+  local moment = redis.call('TIME')
+  return now_text .. '-' .. tonumber(string.sub(redis.sha1hex(id .. moment[1] .. moment[2]), 1, 8), 16)
 end
 
 -- Adds an entry and returns the name that the record keeps of it: '<lane>:<entry ID>'.
