@@ -25,6 +25,7 @@ from cordwood.errors import (
     WaitTimeout,
 )
 from cordwood.job import Job
+from cordwood.options import EmbedOptions
 from cordwood.result import JobRecord, Outcome, Outputs, Result
 
 __version__ = "0.1.0"
@@ -34,6 +35,7 @@ __all__ = [
     "Client",
     "CordwoodError",
     "DeadlineUnmeetable",
+    "EmbedOptions",
     "InvalidInput",
     "Job",
     "JobCancelled",

@@ -14,6 +14,7 @@ from cordwood.errors import CordwoodError, InvalidInput, JobError, PayloadTooLar
 from cordwood.job import Input, Job, JobLimits, Metadata
 from cordwood.keys import Keys, queue_keys
 from cordwood.operations import Clock, Context
+from cordwood.options import DEFAULT_OPTIONS, EmbedOptions
 from cordwood.result import JobRecord, Outcome, Result
 from cordwood.steps import Commands, Operation
 from cordwood.waiting import Wait
@@ -41,6 +42,7 @@ class JobOptions(TypedDict, total=False):
     expires_s: float | None
     max_attempts: int | None
     result_ttl_s: float | None
+    options: EmbedOptions
     metadata: Metadata
 
 
@@ -131,7 +133,7 @@ class Core:
     def embed(
         self, queue: str | None, texts: Sequence[str], timeout_s: float | None, signal: Signal, options: JobOptions
     ) -> Operation[NDArray[Any]]:
-        """Embed texts through as few jobs as is sensible; the value has shape (len(texts), dim), float32."""
+        """Embed texts through as few jobs as is sensible; the value has a vector for each, float32 unless asked so."""
         import numpy as np
 
         if isinstance(texts, str):
@@ -139,7 +141,8 @@ class Core:
         if len(texts) == 0:
             reply = yield Commands((("HGET", self.keys(queue).named("spec"), "dim"),))
             dim = int(reply[0]) if reply[0] and reply[0].isdigit() else 0
-            return np.zeros((0, dim), dtype=np.float32)
+            wanted = options.get("options", DEFAULT_OPTIONS)
+            return np.zeros((0, wanted.width(dim)), dtype=wanted.dtype)
         asked: JobOptions = {"task": "embed", **options}
         jobs = [Job(inputs=bundle, **asked) for bundle in bundles(texts, self.context.limits)]
         job_ids = yield from self.submit(queue, jobs)
@@ -147,7 +150,7 @@ class Core:
         results = [succeeded(outcome) for outcome in outcomes]
         for job, result in zip(jobs, results, strict=True):
             check_vectors(job, result, results[0])
-        return np.concatenate([np.asarray(result.values, dtype=np.float32) for result in results])
+        return np.concatenate([result.values for result in results])
 
 
 def as_job(work: object, job_id: str | None, options: JobOptions, *, index: int | None = None) -> Job:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from cordwood import codec
 from cordwood.errors import CodecError, InvalidInput, MessageTooLarge, PayloadTooLarge
 from cordwood.keys import LANES
+from cordwood.options import DEFAULT_OPTIONS, EmbedOptions
 
 Input = str | tuple[str, str]
 """One text, or one pair of texts."""
@@ -35,7 +36,7 @@ class Job:
     ends as expired if it was not started, `result_ttl_s` that its outcome is kept (0 for ever; None takes the client's
     setting). Among a lane's jobs that a worker has fetched the earliest deadline is first; one that is late still runs.
     A `tenant`, on whose behalf the job is, shares its lane fairly with the others by tokens: see `pump.lua`.
-    `metadata` comes back with the result.
+    `options` say how texts are embedded. `metadata` comes back with the result.
     """
 
     inputs: tuple[Input, ...]
@@ -48,6 +49,7 @@ class Job:
     expires_s: float | None = None
     max_attempts: int | None = None
     result_ttl_s: float | None = None
+    options: EmbedOptions = DEFAULT_OPTIONS
     metadata: Metadata = field(default_factory=dict)
 
 
@@ -71,6 +73,7 @@ class Payload:
     inputs: tuple[Input, ...]
     task: str | None
     metadata: Metadata
+    options: EmbedOptions = DEFAULT_OPTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ def encode_job(job: Job, limits: JobLimits, defaults: Job, *, index: int | None 
     if input_bytes + metadata_bytes > limits.max_payload_bytes:
         raise _too_large("inputs and metadata together have", input_bytes + metadata_bytes, limits, index)
     try:
-        payload = encode_payload(Payload(job.inputs, job.task, job.metadata), limits)
+        payload = encode_payload(Payload(job.inputs, job.task, job.metadata, job.options), limits)
     except CodecError as error:
         raise InvalidInput(f"inputs and metadata together: {error}{_at(index)}", index=index) from None
     attempts = job.max_attempts if job.max_attempts is not None else defaults.max_attempts
@@ -143,6 +146,8 @@ def encode_payload(payload: Payload, limits: JobLimits) -> bytes:
     fields: dict[str, Any] = {"i": [_plain_input(item) for item in payload.inputs]}
     if payload.task is not None:
         fields["t"] = payload.task
+    if options := payload.options.to_wire():
+        fields["o"] = _in_order(options)
     if payload.metadata:
         fields["m"] = _in_order(dict(payload.metadata))
     return codec.pack(fields, max_bytes=limits.max_wire_bytes)
@@ -155,6 +160,7 @@ def decode_payload(data: bytes, limits: JobLimits) -> Payload:
     """
     fields = codec.unpack(data, max_bytes=limits.max_wire_bytes)
     raw, task, metadata = fields.pop("i", None), fields.pop("t", None), fields.pop("m", {})
+    options = fields.pop("o", {})
     if fields:
         raise CodecError("a payload has unknown fields")
     if not isinstance(raw, list) or not 1 <= len(raw) <= limits.max_inputs:
@@ -163,7 +169,16 @@ def decode_payload(data: bytes, limits: JobLimits) -> Payload:
         raise CodecError("a payload names an unknown task")
     if not isinstance(metadata, dict):
         raise CodecError("a payload's metadata is not a map")
-    return Payload(tuple(_decode_input(item) for item in raw), task, metadata)
+    if not isinstance(options, dict):
+        raise CodecError("a payload's options are not a map")
+    return Payload(tuple(_decode_input(item) for item in raw), task, metadata, _read_options(options))
+
+
+def _read_options(options: Mapping[str, Any]) -> EmbedOptions:
+    try:
+        return EmbedOptions.from_wire(options)
+    except InvalidInput as error:
+        raise CodecError(str(error)) from error
 
 
 def _plain_input(item: Input) -> str | list[str]:
@@ -193,6 +208,11 @@ def _check_choices(job: Job, index: int | None) -> None:
         raise InvalidInput(f"lane {job.lane!r} is not one of {', '.join(LANES)}{_at(index)}", index=index)
     if job.task is not None and job.task not in TASKS:
         raise InvalidInput(f"task {job.task!r} is not one of {', '.join(TASKS)}{_at(index)}", index=index)
+    options: object = job.options
+    if not isinstance(options, EmbedOptions):
+        raise InvalidInput(f"options are a {type(options).__name__}, not EmbedOptions{_at(index)}", index=index)
+    if job.task not in {None, "embed"} and job.options != DEFAULT_OPTIONS:
+        raise InvalidInput(f"task {job.task!r} takes no EmbedOptions{_at(index)}", index=index)
     attempts = job.max_attempts
     if attempts is not None and (type(attempts) is not int or not 1 <= attempts <= 1000):
         raise InvalidInput(f"max_attempts {attempts!r} is not 1 to 1000{_at(index)}", index=index)

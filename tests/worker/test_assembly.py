@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cordwood.job import Payload
 from cordwood.result import decode_outputs
 from cordwood_worker.assembly import Assembly
 from cordwood_worker.backends import Spec
@@ -28,7 +29,11 @@ def expect(assembly: Assembly, job_id: str, rows: int, *, truncated: bool = Fals
     """Begin a job and return its rows."""
     entry = Entry("normal", "1-0", job_id, 1, 0.0)
     tokens = [Tokens([1] * (index + 1), truncated=truncated) for index in range(rows)]
-    assembly.expect(Attempt(entry, f"token of {job_id}", 1, suspect=False, payload=b""), {"key": job_id}, tokens)
+    assembly.expect(
+        Attempt(entry, f"token of {job_id}", 1, suspect=False, payload=b""),
+        Payload(("x",), None, {"key": job_id}),
+        tokens,
+    )
     return [Row(job_id, index, item, 0.0) for index, item in enumerate(tokens)]
 
 

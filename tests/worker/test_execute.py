@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from cordwood.job import Input
+from cordwood.options import DEFAULT_OPTIONS, EmbedOptions
 from cordwood.settings import BatchBudget
 from cordwood_worker.backends import DeviceBroken, DeviceOutOfMemory, Spec, WarmUp
 from cordwood_worker.batch import Batch, Row, RowFailure, RowOutput, Tokens
@@ -58,7 +59,7 @@ class ScriptedBackend:
         self.batches: list[Batch] = []
         self._behaviour = behaviour
 
-    def tokenise(self, inputs: Sequence[Input]) -> list[Tokens]:
+    def tokenise(self, inputs: Sequence[Input], options: EmbedOptions = DEFAULT_OPTIONS) -> list[Tokens]:
         """Not part of running."""
         raise NotImplementedError
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +13,12 @@ from cordwood.errors import CodecError
 from cordwood.result import Outputs, encode_outputs
 from cordwood_worker.batch import RowFailure, RowOutput, Tokens
 from cordwood_worker.broker.attempts import Done, Fault
+from cordwood_worker.vectors import as_asked
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from cordwood.job import Payload
     from cordwood_worker.backends import Spec
     from cordwood_worker.entry import Attempt
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class _Parts:
     attempt: Attempt
-    metadata: Mapping[str, Any]
+    payload: Payload
     tokens: Sequence[Tokens]
     values: dict[int, NDArray[np.float32]] = field(default_factory=dict)
 
@@ -56,11 +58,11 @@ class Assembly:
         self._lock = Lock()
         self._jobs: dict[str, _Parts] = {}
 
-    def expect(self, attempt: Attempt, metadata: Mapping[str, Any], tokens: Sequence[Tokens]) -> Attempt | None:
+    def expect(self, attempt: Attempt, payload: Payload, tokens: Sequence[Tokens]) -> Attempt | None:
         """Begin a job with as many rows as `tokens`, and return the earlier attempt whose place it takes, if any."""
         with self._lock:
             earlier = self._jobs.get(attempt.job_id)
-            self._jobs[attempt.job_id] = _Parts(attempt, metadata, tokens)
+            self._jobs[attempt.job_id] = _Parts(attempt, payload, tokens)
             return earlier.attempt if earlier else None
 
     def add(self, rows: Iterable[RowOutput | RowFailure]) -> Assembled:
@@ -87,15 +89,16 @@ class Assembly:
 
     def _complete(self, parts: _Parts, ended: Assembled) -> None:
         del self._jobs[parts.attempt.job_id]
+        values = np.stack([parts.values[index] for index in range(len(parts.tokens))])
         outputs = Outputs(
             task=self._spec.task,
-            values=np.stack([parts.values[index] for index in range(len(parts.tokens))]),
+            values=as_asked(values, parts.payload.options, normalized=self._spec.normalized),
             tokens=tuple(len(item.ids) for item in parts.tokens),
             truncated=tuple(index for index, item in enumerate(parts.tokens) if item.truncated),
             model=self._spec.model,
             fingerprint=self._spec.fingerprint,
             precision=self._spec.precision,
-            metadata=parts.metadata,
+            metadata=parts.payload.metadata,
         )
         try:
             ended.done.append(Done(parts.attempt, encode_outputs(outputs, max_bytes=self._max_result_bytes)))

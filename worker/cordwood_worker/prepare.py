@@ -19,6 +19,7 @@ from cordwood_worker.entry import Attempt, Entry
 from cordwood_worker.execute import describe
 
 if TYPE_CHECKING:
+    from cordwood.options import EmbedOptions
     from cordwood_worker.backends import Backend
     from cordwood_worker.flow import Flow
 
@@ -163,17 +164,25 @@ class Preparer:
         return decoded
 
     def _tokenise(self, jobs: Sequence[_Ready], found: _Sorted) -> None:
+        """Tokenise together what is to be tokenised in the same way."""
+        by_options: dict[EmbedOptions, list[_Ready]] = {}
+        for job in jobs:
+            by_options.setdefault(job.payload.options, []).append(job)
+        for alike in by_options.values():
+            self._tokenise_alike(alike, found)
+
+    def _tokenise_alike(self, jobs: Sequence[_Ready], found: _Sorted) -> None:
         inputs = [item for job in jobs for item in job.payload.inputs]
         if not inputs:
             return
         try:
-            tokens = self._backend.tokenise(inputs)
+            tokens = self._backend.tokenise(inputs, jobs[0].payload.options)
         except DeviceBroken:
             raise
         except Exception as error:  # noqa: BLE001 - one input's fault, found by trying each job alone
             if len(jobs) > 1:
                 for job in jobs:
-                    self._tokenise([job], found)
+                    self._tokenise_alike([job], found)
                 return
             code = "invalid-input" if isinstance(error, ValueError) else type(error).__name__
             found.failed.append(Fault(jobs[0].attempt, code, describe(error)))
@@ -190,7 +199,7 @@ class Preparer:
     def _rows(self, job: _Ready) -> list[Row]:
         """Expect a job's rows, and return them."""
         attempt = job.attempt
-        earlier = self._assembly.expect(attempt, job.payload.metadata, job.tokens)
+        earlier = self._assembly.expect(attempt, job.payload, job.tokens)
         if earlier is not None:
             # Its entry was lost with its stream, and the job was given another one: that attempt is over.
             self._hopper.discard({attempt.job_id})

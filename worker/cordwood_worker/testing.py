@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from cordwood.errors import SettingsError
+from cordwood.options import DEFAULT_OPTIONS
 from cordwood_worker.backends import DeviceOutOfMemory, Spec, WarmUp
 from cordwood_worker.backends.faults import device_fault
 from cordwood_worker.backends.tokeniser import single_text
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cordwood.job import Input
+    from cordwood.options import EmbedOptions
     from cordwood.settings import BatchBudget, QueueSettings
     from cordwood_worker.batch import Batch
 
@@ -110,8 +112,9 @@ class FaultBackend:
         """What it serves."""
         return self._spec
 
-    def tokenise(self, inputs: Sequence[Input]) -> list[Tokens]:
-        """Return the bytes of each text, cut to `max_tokens`; ValueError for a pair."""
+    def tokenise(self, inputs: Sequence[Input], options: EmbedOptions = DEFAULT_OPTIONS) -> list[Tokens]:
+        """Return the bytes of each text, cut to `max_tokens`; ValueError for a pair. It takes no prompts."""
+        del options
         return [self._tokens(item, index) for index, item in enumerate(inputs)]
 
     def run(self, batch: Batch) -> NDArray[np.float32]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cordwood_worker.backends.sentence_model import SentenceModel
+from cordwood_worker.backends.sentence_model import Prompting, SentenceModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,9 +48,10 @@ def wrap(transformer: Any, *, pad_id: int = 0, pads_left: bool = False, takes_ty
         pad_id=pad_id,
         pads_left=pads_left,
         takes_type_ids=takes_type_ids,
-        prompt="",
+        prompting=Prompting(),
         prompt_tokens=0,
         dim=None,
+        normalizes=False,
     )
 
 

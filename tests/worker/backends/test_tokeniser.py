@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cordwood.options import EmbedOptions
+from cordwood_worker.backends.sentence_model import Prompting
 from cordwood_worker.backends.tokeniser import CHARACTERS_PER_TOKEN, Tokeniser
 
 if TYPE_CHECKING:
@@ -108,7 +110,7 @@ def test_the_librarys_own_tokenizer_is_not_touched(library: Any) -> None:
 
 def test_a_prompt_comes_before_every_text(library: Any) -> None:
     """As `encode(prompt=…)` puts it."""
-    ours = Tokeniser(library.tokenizer, max_tokens=16, pad_id=0, prompt="query: ")
+    ours = Tokeniser(library.tokenizer, Prompting("query: "), max_tokens=16, pad_id=0)
     assert list(ours.tokenise(["wood"])[0].ids) == library.tokenizer("query: wood")["input_ids"]
 
 
@@ -139,3 +141,42 @@ def test_a_tokenizer_that_keeps_the_end_sees_the_whole_text(library: Any) -> Non
     [tokens] = Tokeniser(KeepsEnd(), max_tokens=8, pad_id=0).tokenise([text])
     assert list(tokens.ids)[-2:] == library.tokenizer("end")["input_ids"][-2:]
     assert tokens.truncated
+
+
+def test_a_text_is_cut_at_the_end_that_is_asked_for_or_refused(library: Any) -> None:
+    """Whatever the tokenizer's own way; what is not too long is the same either way."""
+    ours = Tokeniser(library.tokenizer, max_tokens=8, pad_id=0)
+    text = "one " + "word " * 1_000 + "end"
+    first, last = library.tokenizer("one")["input_ids"], library.tokenizer("end")["input_ids"]
+    [right] = ours.tokenise([text], EmbedOptions(truncation="right"))
+    [left] = ours.tokenise([text], EmbedOptions(truncation="left"))
+    assert list(right.ids)[:2] == first[:2]
+    assert list(left.ids)[-2:] == last[-2:]
+    assert (len(right.ids), right.truncated, len(left.ids), left.truncated) == (8, True, 8, True)
+    with pytest.raises(ValueError, match="input 1 has more than the model's 8 tokens"):
+        ours.tokenise(["short", text], EmbedOptions(truncation="refuse"))
+    for truncation in ("right", "left", "refuse"):
+        assert ours.tokenise(["short"], EmbedOptions(truncation=truncation)) == ours.tokenise(["short"])
+
+
+def test_prompts_are_the_models_by_name_or_the_callers_own(library: Any) -> None:
+    """By default the model's default one; an empty one leaves it out."""
+    ours = Tokeniser(library.tokenizer, Prompting("a ", {"query": "b ", "none": ""}), max_tokens=16, pad_id=0)
+
+    def text_of(options: EmbedOptions) -> str:
+        return str(library.tokenizer.decode(list(ours.tokenise(["wood"], options)[0].ids), skip_special_tokens=True))
+
+    assert text_of(EmbedOptions()) == "a wood"
+    assert text_of(EmbedOptions(prompt_name="query")) == "b wood"
+    assert text_of(EmbedOptions(prompt="c: ")) == "c : wood"
+    assert text_of(EmbedOptions(prompt="")) == text_of(EmbedOptions(prompt_name="none")) == "wood"
+    with pytest.raises(ValueError, match="'passage' is not one of the model's: none, query"):
+        text_of(EmbedOptions(prompt_name="passage"))
+
+
+def test_a_model_that_leaves_prompts_out_of_its_pooling_takes_its_default_one_alone(library: Any) -> None:
+    """Of another length the mask would be wrong, silently."""
+    ours = Tokeniser(library.tokenizer, Prompting("a ", {"same": "a "}, is_left_out=True), max_tokens=16, pad_id=0)
+    assert ours.tokenise(["x"], EmbedOptions(prompt_name="same")) == ours.tokenise(["x"])
+    with pytest.raises(ValueError, match="leaves prompts out"):
+        ours.tokenise(["x"], EmbedOptions(prompt="b "))

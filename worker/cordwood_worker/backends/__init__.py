@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from cordwood.options import DEFAULT_OPTIONS
 from cordwood_worker.backends.loading import load_backend
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cordwood.job import Input
+    from cordwood.options import EmbedOptions
     from cordwood.settings import BatchBudget
     from cordwood_worker.batch import Batch, Tokens
 
@@ -40,7 +42,8 @@ class Spec:
 
     `dim` is the width of a row's output. `max_tokens` is the longest row, special tokens included. `fingerprint` tells
     weights, tokenizers and configurations apart. `precision` is the one that is in use, not the one asked for. `packed`
-    says that rows run without padding, so that a batch costs its tokens and not its cells.
+    says that rows run without padding, so that a batch costs its tokens and not its cells; `normalized`, that outputs
+    are unit vectors.
     """
 
     task: str
@@ -53,6 +56,7 @@ class Spec:
     backend: str
     labels: tuple[str, ...] = ()
     packed: bool = False
+    normalized: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +78,8 @@ class Backend(Protocol):
         """What it serves."""
         ...
 
-    def tokenise(self, inputs: Sequence[Input]) -> list[Tokens]:
-        """Turn inputs into tokens, in order; raise ValueError for an input that this task cannot take."""
+    def tokenise(self, inputs: Sequence[Input], options: EmbedOptions = DEFAULT_OPTIONS) -> list[Tokens]:
+        """Turn inputs into tokens, in order; raise ValueError for an input or an option that it cannot take."""
         ...
 
     def run(self, batch: Batch) -> NDArray[np.float32]:

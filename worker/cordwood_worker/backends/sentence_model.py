@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.errors import SettingsError
@@ -10,6 +11,7 @@ from cordwood.errors import SettingsError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cordwood.options import EmbedOptions
     from cordwood_worker.backends.placement import Placement
 
 UNBOUNDED_MAX_TOKENS: Final = 8192
@@ -17,11 +19,38 @@ UNBOUNDED_MAX_TOKENS: Final = 8192
 
 
 @dataclass(frozen=True, slots=True)
+class Prompting:
+    """What a model puts before texts: its default prompt, all prompts by name, and whether pooling leaves them out."""
+
+    default: str = ""
+    by_name: Mapping[str, str] = field(default_factory=dict)
+    is_left_out: bool = False
+
+    def choose(self, options: EmbedOptions) -> str:
+        """Return the prompt that is asked for; ValueError for a name the model does not have.
+
+        Where pooling leaves the prompt out, its length is the batch's: then there is the default one alone.
+        """
+        prompt = self.default
+        if options.prompt_name is not None:
+            if options.prompt_name not in self.by_name:
+                names = ", ".join(sorted(self.by_name)) or "none"
+                raise ValueError(f"prompt_name {options.prompt_name!r} is not one of the model's: {names}")
+            prompt = self.by_name[options.prompt_name]
+        elif options.prompt is not None:
+            prompt = options.prompt
+        if self.is_left_out and prompt != self.default:
+            raise ValueError("this model leaves prompts out of its pooling: it takes its default prompt alone")
+        return prompt
+
+
+@dataclass(frozen=True, slots=True)
 class SentenceModel:
     """The modules to run in order, the tokenizer, and how inputs are prepared for them.
 
-    `max_tokens` is the longest row. `prompt` is the model's default prompt, `prompt_tokens` its length where pooling
-    leaves it out, else 0. `dim` cuts the output where the configuration says so, else it is None.
+    `max_tokens` is the longest row. `prompt_tokens` is the length of the default prompt where pooling leaves it out,
+    else 0. `dim` cuts the output where the configuration says so, else it is None. `normalizes` says that the last
+    module makes unit vectors, and that nothing is cut off after it.
     """
 
     modules: tuple[Any, ...]
@@ -30,9 +59,10 @@ class SentenceModel:
     pad_id: int
     pads_left: bool
     takes_type_ids: bool
-    prompt: str
+    prompting: Prompting
     prompt_tokens: int
     dim: int | None
+    normalizes: bool
 
 
 def load_sentence_model(name: str, folder: Path, placement: Placement) -> SentenceModel:
@@ -110,9 +140,10 @@ def _describe(model: Any, modules: tuple[Any, ...]) -> SentenceModel:
         pad_id=tokenizer.pad_token_id or 0,
         pads_left=tokenizer.padding_side == "left",
         takes_type_ids="token_type_ids" in tokenizer.model_input_names,
-        prompt=prompt,
+        prompting=Prompting(prompt, {str(key): text or "" for key, text in model.prompts.items()}, leaves_prompt_out),
         prompt_tokens=_count_tokens(tokenizer, prompt) if prompt and leaves_prompt_out else 0,
         dim=model.truncate_dim,
+        normalizes=type(modules[-1]).__name__ == "Normalize" and model.truncate_dim is None,
     )
 
 

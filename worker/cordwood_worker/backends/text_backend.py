@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from cordwood.errors import SettingsError
+from cordwood.options import DEFAULT_OPTIONS
 from cordwood_worker.backends import DeviceBroken, DeviceOutOfMemory, Spec, WarmUp
 from cordwood_worker.backends.check_rows import batch_of, check_rows, typical_batch
 from cordwood_worker.backends.faults import device_fault
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cordwood.job import Input
+    from cordwood.options import EmbedOptions
     from cordwood.settings import BatchBudget, QueueSettings
     from cordwood_worker.backends.engine import Engine
     from cordwood_worker.backends.feed import Staged
@@ -80,7 +82,7 @@ class TextBackend:
             return plain_engine(load_sentence_model(queue.model, folder, placement.exact), placement.exact, pool)
 
         model = load_sentence_model(queue.model, folder, placement.exact)
-        tokeniser = Tokeniser(model.tokenizer, max_tokens=model.max_tokens, pad_id=model.pad_id, prompt=model.prompt)
+        tokeniser = Tokeniser(model.tokenizer, model.prompting, max_tokens=model.max_tokens, pad_id=model.pad_id)
         rows = check_rows(tokeniser, model.max_tokens)
         expected = plain_engine(model, placement.exact, pool).run(rows)
         source = Source(queue.model, folder, fingerprint(folder), rows, expected)
@@ -95,6 +97,7 @@ class TextBackend:
             device=engine.placement.device,
             backend=engine.name,
             packed=engine.feed.packs,
+            normalized=model.normalizes,
         )
         fell_back = Counter(precision_fallbacks=1) if spec.precision != placement.precision else Counter()
         return cls(spec, tokeniser, engine, load_exact, fell_back)
@@ -114,10 +117,12 @@ class TextBackend:
         """The torch dtype of what the linear layers take."""
         return self.engine.placement.dtype
 
-    def tokenise(self, inputs: Sequence[Input]) -> list[Tokens]:
-        """Turn texts into tokens, cut where the library cuts them; ValueError for a pair."""
+    def tokenise(self, inputs: Sequence[Input], options: EmbedOptions = DEFAULT_OPTIONS) -> list[Tokens]:
+        """Turn texts into tokens, cut as the library does or as asked; ValueError for a pair or a bad option."""
         self._check_process()
-        return self.tokeniser.tokenise(inputs)
+        if options.dim is not None and options.dim > self.spec.dim:
+            raise ValueError(f"dim {options.dim} is more than the model's {self.spec.dim}")
+        return self.tokeniser.tokenise(inputs, options)
 
     @property
     def overlaps(self) -> bool:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Any, Final
 
+from cordwood.options import DEFAULT_OPTIONS
+from cordwood_worker.backends.sentence_model import Prompting
 from cordwood_worker.batch import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cordwood.job import Input
+    from cordwood.options import EmbedOptions
 
 CHARACTERS_PER_TOKEN: Final = 8
 """How many characters are looked at first for each token that is kept. English has 4 to 5 a token."""
@@ -21,7 +24,7 @@ GROWTH: Final = 8
 class Tokeniser:
     """A fast tokenizer of its own, shared with nobody, which truncates at `max_tokens` and never pads.
 
-    `prompt` is put before every text. `pad_id` stands for a text that has no tokens at all.
+    `prompting` says what is put before every text. `pad_id` stands for a text that has no tokens at all.
 
     A long text is cut before it is tokenised (1e6 characters take seconds). No number of characters per token is safe:
     a word of a million letters is one token, a million blanks are none. So the cut is checked: tokenizers split a text
@@ -30,36 +33,58 @@ class Tokeniser:
     last word of the cut; otherwise a longer cut is tried, in the end the whole text.
     """
 
-    def __init__(self, tokenizer: Any, *, max_tokens: int, pad_id: int, prompt: str = "") -> None:
+    def __init__(self, tokenizer: Any, prompting: Prompting | None = None, *, max_tokens: int, pad_id: int) -> None:
+        self._tokenizer = tokenizer
+        self._prompting = Prompting() if prompting is None else prompting
+        self._max_tokens = max_tokens
+        self._first_cut = max_tokens * CHARACTERS_PER_TOKEN
+        self._pad_id = pad_id
+        self._by_side = {side: self._make(side) for side in {tokenizer.truncation_side, "right"}}
+
+    def tokenise(self, inputs: Sequence[Input], options: EmbedOptions = DEFAULT_OPTIONS) -> list[Tokens]:
+        """Return the tokens of each text, in order.
+
+        Raises ValueError for a pair of texts, for a prompt that the model does not have, and with `truncation` of
+        `refuse` for a text that is too long.
+        """
+        prompt = self._prompting.choose(options)
+        texts = [prompt + single_text(item, index) for index, item in enumerate(inputs)]
+        refuses = options.truncation == "refuse"
+        side = "right" if refuses else options.truncation or self._tokenizer.truncation_side
+        own = self._of_side(side)
+        cut = [text[: self._first_cut] if side == "right" else text for text in texts]
+        tokens = [
+            self._tokens(encoding if len(part) == len(text) or _is_settled(encoding) else self._look_further(own, text))
+            for text, part, encoding in zip(texts, cut, own.encode_batch_fast(cut), strict=True)
+        ]
+        over = next((index for index, item in enumerate(tokens) if refuses and item.truncated), None)
+        if over is not None:
+            raise ValueError(f"input {over} has more than the model's {self._max_tokens} tokens, and is not to be cut")
+        return tokens
+
+    def _of_side(self, side: str) -> Any:
+        if side not in self._by_side:
+            self._by_side[side] = self._make(side)
+        return self._by_side[side]
+
+    def _make(self, side: str) -> Any:
+        """Make a tokenizer that cuts texts at this end."""
         from tokenizers import Tokenizer
 
-        self._own: Any = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-        self._own.encode_special_tokens = bool(getattr(tokenizer, "split_special_tokens", False))
-        self._own.no_padding()
-        self._own.enable_truncation(max_tokens, strategy="longest_first", direction=tokenizer.truncation_side)
-        self._cuts = tokenizer.truncation_side == "right"
-        self._first_cut = max_tokens * CHARACTERS_PER_TOKEN
-        self._prompt = prompt
-        self._pad_id = pad_id
+        own: Any = Tokenizer.from_str(self._tokenizer.backend_tokenizer.to_str())
+        own.encode_special_tokens = bool(getattr(self._tokenizer, "split_special_tokens", False))
+        own.no_padding()
+        own.enable_truncation(self._max_tokens, strategy="longest_first", direction=side)
+        return own
 
-    def tokenise(self, inputs: Sequence[Input]) -> list[Tokens]:
-        """Return the tokens of each text, in order; raise ValueError for a pair of texts."""
-        texts = [self._prompt + single_text(item, index) for index, item in enumerate(inputs)]
-        cut = [text[: self._first_cut] if self._cuts else text for text in texts]
-        encodings = self._own.encode_batch_fast(cut)
-        return [
-            self._tokens(encoding if len(part) == len(text) or _is_settled(encoding) else self._look_further(text))
-            for text, part, encoding in zip(texts, cut, encodings, strict=True)
-        ]
-
-    def _look_further(self, text: str) -> Any:
+    def _look_further(self, own: Any, text: str) -> Any:
         size = self._first_cut * GROWTH
         while size < len(text):
-            encoding = self._own.encode(text[:size])
+            encoding = own.encode(text[:size])
             if _is_settled(encoding):
                 return encoding
             size *= GROWTH
-        return self._own.encode(text)
+        return own.encode(text)
 
     def _tokens(self, encoding: Any) -> Tokens:
         type_ids = encoding.type_ids
