@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cordwood import AsyncClient, Client, DeadlineUnmeetable
+from cordwood import AsyncClient, Client, DeadlineUnmeetable, Job
 from cordwood.inspection import look_at_queue, queue_stats
 from cordwood.settings import Settings
 from tests.finishing import HandWorker
@@ -96,6 +96,30 @@ def test_a_tenants_job_counts_what_has_its_turn_before_it(client: Client, worker
     flood = refused(client, worker, deadline_s=1.0, tenant="flood").expected_s
     assert 6.0 < few < 7.5
     assert flood == pytest.approx(50.51, abs=0.5)
+
+
+def test_of_a_call_only_what_has_its_turn_before_a_job_counts(client: Client, worker: HandWorker) -> None:
+    """Neither another tenant's jobs nor those that are to wait for an hour."""
+    flood = [Job(inputs=("x" * 40,), tenant="flood") for _ in range(200)]
+    later = [Job(inputs=("x" * 40,), delay_s=3600.0) for _ in range(200)]
+    client.submit_many([*flood, Job(inputs=("x",), tenant="few", deadline_s=1.0)], admission_control=True)
+    worker.redis.flushdb()
+    worker.beat(**INFO)
+    client.submit_many([*later, Job(inputs=("x",), deadline_s=1.0)], admission_control=True)
+
+
+def test_a_job_that_was_accepted_may_be_submitted_again(client: Client, worker: HandWorker) -> None:
+    """However full the queue is by then: it is the same job."""
+    client.submit("mine", job_id="mine", deadline_s=1.0, admission_control=True)
+    fill(client, 100)
+    assert client.submit("mine", job_id="mine", deadline_s=1.0, admission_control=True) == "mine"
+    assert refused(client, worker, "other", deadline_s=1.0).expected_s > 10
+
+
+def test_garbage_in_the_tags_is_no_tag(client: Client, worker: HandWorker) -> None:
+    """Whoever wrote it."""
+    worker.redis.hset(worker.keys.named("vt"), mapping={"normal": "9" * 5000, "normal:": "x"})
+    client.submit("x", deadline_s=1.0, admission_control=True)
 
 
 def test_without_workers_or_paused_no_deadline_can_be_met(client: Client, worker: HandWorker) -> None:

@@ -44,7 +44,7 @@ def aside(bench: Bench, lane: str = "normal") -> list[str]:
 
 def serve(hand: Hand, window: int = WINDOW) -> list[str]:
     """Do one round of a worker: let jobs in, run what is ready; return the jobs that ended, in order."""
-    hand.reader.pump(window)
+    hand.reader.pump(window, idle=True)
     attempts = hand.begin()
     hand.attempts.finish([done(attempt) for attempt in attempts])
     return [attempt.job_id for attempt in attempts]
@@ -161,6 +161,45 @@ def test_tenants_that_are_through_are_forgotten_while_others_wait(bench: Bench) 
     assert most < 150
 
 
+@pytest.mark.parametrize("mine", [["a-1", "a-2"], ["zz-last"]], ids=["a second job", "an ID that sorts last"])
+def test_tenants_that_never_came_before_do_not_pass_for_ever(bench: Bench, mine: list[str]) -> None:
+    """As many new ones come as jobs are served: a tenant that waits has its turn, and the others are forgotten."""
+    hand = bench.hire("hand")
+    bench.submit(*names("first", WINDOW), tenant="first")
+    bench.submit(*mine, tenant="mine")
+    served: list[str] = []
+    for number in range(40):
+        for one in range(WINDOW):
+            bench.submit(f"b-{number:03}-{one}", tenant=f"new-{number}-{one}")
+        served += serve(hand)
+        assert bench.redis.hlen(bench.keys.named("vt")) < 60
+    assert set(mine) <= set(served)
+
+
+def test_nothing_is_kept_of_tenants_whose_jobs_aside_were_cancelled(bench: Bench) -> None:
+    """Also where nothing is let in, as while a queue is paused; with the last one the tags go."""
+    bench.submit(*names("a", WINDOW + 1), tenant="a")
+    for number in range(20):
+        bench.submit(f"b-{number}", tenant=f"tenant-{number}")
+        bench.world.call(bench.cancelling(f"b-{number}"))
+        assert bench.redis.hlen(bench.keys.named("vt")) <= 2
+    bench.world.call(bench.cancelling(*aside(bench)))
+    assert not bench.redis.exists(bench.keys.named("vt"))
+
+
+def test_an_entry_that_was_cancelled_before_it_was_read_keeps_no_worker_idle(bench: Bench) -> None:
+    """The one that others' full window had left for it."""
+    busy, idle = bench.hire("busy"), bench.hire("idle")
+    bench.submit(*names("a", WINDOW), tenant="a")
+    busy.read()
+    bench.submit(*names("b", 3), tenant="b")
+    bench.world.call(bench.cancelling("b-000"))
+    assert idle.read() == []
+    assert idle.reader.pump(WINDOW, idle=True) == 1
+    assert [entry.job_id for entry in idle.read()] == ["b-001"]
+    assert busy.reader.pump(WINDOW) == 0, "the window is full for whoever holds something"
+
+
 def test_a_worker_that_waits_gets_a_job_though_others_hold_the_window(bench: Bench) -> None:
     """A full window that is all in one worker's hands leaves nothing for another."""
     busy, idle = bench.hire("busy"), bench.hire("idle")
@@ -169,7 +208,7 @@ def test_a_worker_that_waits_gets_a_job_though_others_hold_the_window(bench: Ben
     bench.submit(*names("b", 3), tenant="b")
     assert [entry.job_id for entry in idle.read()] == ["b-000"]
     assert idle.reader.tenants_wait
-    assert idle.reader.pump(WINDOW) == 1
+    assert idle.reader.pump(WINDOW, idle=True) == 1
     assert [entry.job_id for entry in idle.read()] == ["b-001"]
 
 

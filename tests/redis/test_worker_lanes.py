@@ -17,6 +17,7 @@ from cordwood.keys import queue_keys
 from cordwood.result import Result
 from cordwood_worker.cost_model import KNOWN_AFTER
 from cordwood_worker.exit_codes import ExitCode
+from cordwood_worker.fetch import WINDOW_PART
 from tests.fleet import PATIENT, Fleet
 from tests.outcomes import check_all_done
 from tests.recording import MODEL, read_notes
@@ -59,6 +60,12 @@ def test_a_flood_of_one_tenant_delays_another_by_five_batches_at_most(fleet: Fle
     random = Random(1)
     flood = fleet.client.submit_many([random.choice(SENTENCES) for _ in range(100_000)], tenant="flood")
     fleet.client.wait(flood[1000], timeout_s=60)
+    window, lane, seen = int(fleet.redis.hget(fleet.keys.named("meta"), "window") or 0), fleet.keys.lane("normal"), []
+    for number in range(1000, 1400, 20):
+        fleet.client.wait(flood[number], timeout_s=60)
+        seen.append(fleet.redis.xlen(lane))
+    assert window == int(WINDOW_PART * 4 * 32)
+    assert max(seen) <= window
     few = fleet.client.submit_many([random.choice(SENTENCES) for _ in range(10)], tenant="few")
     accepted_s = time.monotonic()
     assert all(isinstance(outcome, Result) for outcome in fleet.client.wait_many(few, timeout_s=30))
@@ -68,6 +75,29 @@ def test_a_flood_of_one_tenant_delays_another_by_five_batches_at_most(fleet: Fle
     # Looking at what is left of 100,000 jobs one by one would take longer than the test.
     fleet.workers[0].kill()
     fleet.redis.flushall()
+
+
+@pytest.mark.leaves_jobs
+def test_a_worker_that_may_not_have_what_waits_aside_does_not_spin(fleet: Fleet) -> None:
+    """It has room, the window has none, and its batch goes on and on."""
+    fleet.configure({**PATIENT, "max_batch_rows": ROWS, "max_wait_ms": 0}, holding=True)
+    fleet.hold()
+    worker = fleet.start()[0]
+    fleet.redis.hset(fleet.keys.named("meta"), "window", int(WINDOW_PART * 4 * ROWS))
+    fleet.client.submit_many(["x"] * 200, tenant="flood")
+    fleet.batch_of(worker)
+    wait_until(lambda: fleet.pending() == fleet.lengths(), description="the worker holds all that was let in")
+    before = processed(fleet)
+    Event().wait(1.0)
+    assert processed(fleet) - before < 2_000
+    fleet.let_go()
+    fleet.client.wait_many(fleet.client.submit_many(["y"], tenant="other"), timeout_s=30)
+
+
+def processed(fleet: Fleet) -> int:
+    """How many commands the server has processed, those that scripts call too."""
+    found: Any = fleet.redis.info("stats")
+    return int(found["total_commands_processed"])
 
 
 def await_beats(fleet: Fleet, count: int) -> None:

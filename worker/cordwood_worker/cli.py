@@ -34,6 +34,17 @@ LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 log = logging.getLogger(__name__)
 
 
+class NumberRange(click.FloatRange):
+    """A range that NaN is not in."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number, or fail."""
+        number = super().convert(value, param, ctx)
+        if number != number:  # noqa: PLR0124 - only NaN differs from itself
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return float(number)
+
+
 def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command one flag for every plain setting, named as in TOML with dashes."""
     for name, field in reversed(Settings.model_fields.items()):
@@ -55,7 +66,7 @@ def cli() -> None:
 @click.option(
     "--queue", "queues", multiple=True, help="A queue to serve, may be given again; else all of the settings."
 )
-@click.option("--burst", is_flag=True, help="Exit when the queue is empty.")
+@click.option("--burst", is_flag=True, help="Exit when the queues are empty or paused.")
 @settings_options
 def run(config: Path | None, queues: tuple[str, ...], *, burst: bool, **flags: str | None) -> None:
     """Serve queues until SIGTERM or Ctrl-C. A second signal hands everything back at once.
@@ -86,25 +97,29 @@ def run(config: Path | None, queues: tuple[str, ...], *, burst: bool, **flags: s
 @click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Settings, as TOML.")
 @click.option("--queue", default="embed", show_default=True, help="The queue whose settings and workers count.")
 @click.option("--arrivals", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Recorded jobs, as CSV.")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Or so many jobs a second, at random (Poisson).")
-@click.option("--load", type=click.FloatRange(0, min_open=True), help="Or this part of what the devices can do.")
-@click.option("--jobs", type=click.IntRange(1), default=20_000, show_default=True, help="How many to make up.")
-@click.option("--tokens", type=click.FloatRange(1), default=60, show_default=True, help="Their mean length.")
-@click.option("--max-tokens", type=click.IntRange(1), default=256, show_default=True, help="Their greatest length.")
+@click.option("--rate", type=NumberRange(1e-6, 1e9), help="Or so many jobs a second, at random (Poisson).")
+@click.option("--load", type=NumberRange(1e-3, 1e3), help="Or this part of what the devices can do.")
+@click.option(
+    "--jobs", type=click.IntRange(1, 100_000_000), default=20_000, show_default=True, help="How many to make up."
+)
+@click.option("--tokens", type=NumberRange(1, 1e6), default=60, show_default=True, help="Their mean length.")
+@click.option(
+    "--max-tokens", type=click.IntRange(1, 1_000_000), default=256, show_default=True, help="Their greatest length."
+)
 @click.option("--lanes", default="0:1:0", show_default=True, help="Their parts in the lanes high, normal, low.")
-@click.option("--seed", type=int, default=1, show_default=True, help="What chance depends on.")
-@click.option("--devices", type=click.IntRange(1), default=1, show_default=True, help="Workers in the fleet.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="What chance depends on.")
+@click.option("--devices", type=click.IntRange(1, 4096), default=1, show_default=True, help="Workers in the fleet.")
 @click.option("--cost", metavar="A,B,C,D", help="Seconds a token, row, square, batch; else what workers have learned.")
 @click.option("--padded", is_flag=True, help="With --cost: batches are padded to their longest row.")
 @click.option(
     "--overhead-ms",
-    type=click.FloatRange(0),
+    type=NumberRange(0, 1e6),
     help="From a job's submission to its being tokenised; else what workers have learned, or 2.",
 )
 @click.option(
-    "--noise", type=click.FloatRange(0), default=0.0, show_default=True, help="Spread of batch times (log-normal)."
+    "--noise", type=NumberRange(0, 3), default=0.0, show_default=True, help="Spread of batch times (log-normal)."
 )
-@click.option("--objective-ms", type=click.FloatRange(0), help="Find how many devices keep the p99 wait below this.")
+@click.option("--objective-ms", type=NumberRange(0, 1e9), help="Find how many devices keep the p99 wait below this.")
 @click.option(
     "--objective-lane", type=click.Choice(["all", *LANES]), default="all", show_default=True, help="For which jobs."
 )

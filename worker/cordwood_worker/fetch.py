@@ -6,6 +6,7 @@ import logging
 from queue import Full
 from typing import TYPE_CHECKING, Final
 
+from cordwood.errors import CordwoodError
 from cordwood.keys import ALL_LANES
 from cordwood_worker.allowance import allow, fair_room
 from cordwood_worker.broker.lanes import GroupMissing, LaneReader
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from cordwood_worker.entry import Entry
     from cordwood_worker.flow import Flow, Signals
+    from cordwood_worker.held import Load
     from cordwood_worker.lanes import LanePolicy
 
 MAX_PER_READ: Final = 512
@@ -48,13 +50,15 @@ class Fetcher:
         self._inbox = flow.inbox
         self._hopper = flow.hopper
         self._signals = signals
+        self._pumped_at = -1
         self.idle_reads = 0
-        """Reads in a row that found nothing, for `--burst`."""
+        """Reads in a row that found nothing, or were not made as the queue is paused, for `--burst`."""
 
     def run_once(self) -> None:
         """Read what there is room for, waiting for entries or for room up to `BLOCK_MS`."""
         if self._signals.paused.is_set():
             self._signals.stop_fetching.wait(BLOCK_MS / 1000)
+            self.idle_reads += 1
             return
         try:
             self.pass_on(self._read())
@@ -68,9 +72,9 @@ class Fetcher:
         load, workers = self._held.load(), self._workers()
         room = min(load.room, MAX_PER_READ)
         if self._reader.tenants_wait:
-            self._reader.pump(max(1, int(WINDOW_PART * workers * load.capacity)))
+            self._pump(load, workers)
         if workers > 1 and room > 0:
-            room = min(room, fair_room(self._reader.depth(), workers, sum(load.lanes.values())))
+            room = min(room, fair_room(self._reader.depth(), workers, load.total))
         entries = self._reader.read(allow(self._policy, load.lanes, room, load.capacity))
         self._hopper.favour_age(self._reader.tenants_wait)
         if not entries and room > 0 and not self._reader.tenants_wait:
@@ -79,9 +83,19 @@ class Fetcher:
             self.idle_reads += 1
         if entries:
             self.idle_reads = 0
-        elif room == 0:
+        elif room == 0 or self._reader.tenants_wait:
             self._held.wait_for_release(load, FULL_POLL_S)
         return entries
+
+    def _pump(self, load: Load, workers: int) -> None:
+        """Let tenants' jobs in, where something has left since the last time; a failure keeps nobody from reading."""
+        if load.total and load.releases == self._pumped_at:
+            return
+        self._pumped_at = load.releases
+        try:
+            self._reader.pump(max(1, int(WINDOW_PART * workers * load.capacity)), idle=load.total == 0)
+        except CordwoodError as error:
+            log.warning("tenants' jobs stay aside: %s", error)
 
     def pass_on(self, entries: list[Entry]) -> None:
         """Hand entries to the next stage, each once, whoever delivered them."""

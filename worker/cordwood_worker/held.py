@@ -31,6 +31,11 @@ class Load:
     capacity: int
     releases: int
 
+    @property
+    def total(self) -> int:
+        """How many entries are held."""
+        return sum(self.lanes.values())
+
 
 class Held:
     """The entries between being fetched and being settled. Any thread may call it.

@@ -108,16 +108,28 @@ class Worker:
         }
 
     def run(self, *, burst: bool = False) -> ExitCode:
-        """Work until asked to stop, or with `burst` until the queue is empty; return how it ended."""
-        if not self._register():
-            return ExitCode.CLEAN
-        for name, loop, stop in self._loops():
+        """Work until asked to stop, or with `burst` until the queues are empty; return how it ended."""
+        waiting, backoff = self._lines, Backoff()
+        while not self._is_stopping and not (burst and self._is_burst_over()):
+            if not waiting:
+                self._ended_early.wait(CHECK_S)
+                continue
+            # A queue that cannot be registered keeps none of the others from being served.
+            registered = [line for line in waiting if self._register(line)]
+            self._start([loop for line in registered for loop in self._loops_of(line)])
+            waiting = [line for line in waiting if line not in registered]
+            if registered and "run" not in self._threads:
+                self._start(self._loops_of_engine())
+            if waiting:
+                self._pause(backoff.next_s())
+            else:
+                log.info("worker %s is ready", self.consumer)
+        return self._shut_down() if self._threads else ExitCode.CLEAN
+
+    def _start(self, loops: Sequence[tuple[str, Loop, Event]]) -> None:
+        for name, loop, stop in loops:
             self._threads[name] = Thread(target=self._guard, args=(loop, stop), name=f"cordwood-{name}", daemon=True)
             self._threads[name].start()
-        log.info("worker %s is ready", self.consumer)
-        while not self._is_stopping and not (burst and self._is_burst_over()):
-            self._ended_early.wait(CHECK_S)
-        return self._shut_down()
 
     @property
     def _is_stopping(self) -> bool:
@@ -127,13 +139,11 @@ class Worker:
     def _is_cut_short(self) -> bool:
         return self._stops_asked > 1 or self._ended_early.is_set()
 
-    def _loops(self) -> list[tuple[str, Loop, Event]]:
+    def _loops_of_engine(self) -> list[tuple[str, Loop, Event]]:
         engine, signals = self._engine, self._signals
-        staging: list[tuple[str, Loop, Event]] = []
-        if engine.stager is not None:
-            staging.append(("stage", engine.stager, signals.stop_working))
-        lines = [loop for line in self._lines for loop in self._loops_of(line)]
-        return [("run", engine.runner, signals.stop_working), *staging, *lines]
+        if engine.stager is None:
+            return [("run", engine.runner, signals.stop_working)]
+        return [("run", engine.runner, signals.stop_working), ("stage", engine.stager, signals.stop_working)]
 
     def _loops_of(self, line: Line) -> list[tuple[str, Loop, Event]]:
         queue, signals = line.queue, line.signals
@@ -146,11 +156,8 @@ class Worker:
             (f"fetch-{queue}", line.fetcher, signals.stop_fetching),
         ]
 
-    def _register(self) -> bool:
-        """Show that it lives before it reads; wait for a server that is not there yet. False if asked to stop first."""
-        return all(self._register_line(line) for line in self._lines)
-
-    def _register_line(self, line: Line) -> bool:
+    def _register(self, line: Line) -> bool:
+        """Show that it lives before it reads; return whether the server was there to see it."""
         spec = line.backend.spec
         published: dict[str, str | int] = {
             "task": spec.task,
@@ -163,21 +170,17 @@ class Worker:
             "max_inputs": self._settings.max_inputs,
             "max_payload_bytes": self._settings.max_payload_bytes,
         }
-        backoff = Backoff()
-        while not self._is_stopping:
-            try:
-                line.heartbeat.beat()
-                line.server.upkeep.announce(published)
-                if line.server.reader.create_groups():
-                    line.signals.repair_wanted.set()
-            except CordwoodError as error:
-                log.warning("not registered yet: %s", error)
-                # Some groups may have been created before the error: the next look would not tell.
+        try:
+            line.heartbeat.beat()
+            line.server.upkeep.announce(published)
+            if line.server.reader.create_groups():
                 line.signals.repair_wanted.set()
-                self._pause(backoff.next_s())
-            else:
-                return True
-        return False
+        except CordwoodError as error:
+            log.warning("queue %s is not registered yet: %s", line.queue, error)
+            # Some groups may have been created before the error: the next look would not tell.
+            line.signals.repair_wanted.set()
+            return False
+        return True
 
     def _pause(self, seconds: float) -> None:
         """Wait, but not on when it is asked to stop."""
@@ -243,11 +246,12 @@ class Worker:
         """Wait for these threads, but no longer than a read may take: a server that is away must not delay the end."""
         deadline_s = time.monotonic() + READ_ENDS_S
         for name in names:
-            self._threads[name].join(max(0.0, deadline_s - time.monotonic()))
+            if name in self._threads:
+                self._threads[name].join(max(0.0, deadline_s - time.monotonic()))
 
     def _drain(self, deadline_s: float) -> bool:
         """Wait for the batch in hand and for what is computed to be stored; False if time or patience ended first."""
-        working = ["run", *(f"prepare-{line.queue}" for line in self._lines)]
+        working = {"run", *(f"prepare-{line.queue}" for line in self._lines)} & self._threads.keys()
         while time.monotonic() < deadline_s and not self._is_cut_short:
             busy = any(self._threads[name].is_alive() for name in working)
             if not busy and all(line.finisher.is_idle for line in self._lines):

@@ -43,6 +43,9 @@ def test_a_recording_is_read_in_order_of_time() -> None:
         (["at_s,tokens\n", "nan,2\n"], "line 2"),
         (["at_s,tokens\n", "1,0\n"], "line 2"),
         (["at_s,tokens,lane\n", "1,2,again\n"], "line 2"),
+        (["at_s,tokens,lane\n", "1,2,low,more\n"], "line 2"),
+        (["at_s,tokens\n", "1,10000000000000000000\n"], "1000000 tokens"),
+        (["at_s,tokens\n", "1e300,1\n"], "line 2"),
     ],
 )
 def test_what_is_no_recording_is_refused_with_its_line(lines: list[str], why: str) -> None:

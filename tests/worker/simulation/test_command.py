@@ -76,6 +76,24 @@ def test_the_chart_is_a_picture(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        *[
+            (flag, value)
+            for flag in ("--rate", "--load", "--tokens", "--overhead-ms", "--noise")
+            for value in ("nan", "inf")
+        ],
+        *[("--rate", "1e-300"), ("--seed", "-1"), ("--max-tokens", "0"), ("--devices", "0"), ("--jobs", "0")],
+    ],
+)
+def test_a_number_out_of_range_is_wrong_usage(flag: str, value: str) -> None:
+    """Named with its flag."""
+    done = call(*COST, flag, value)
+    assert done.exit_code == 2
+    assert flag in done.stderr
+
+
+@pytest.mark.parametrize(
     ("arguments", "why"),
     [
         (("--rate", "1"), "no server"),
@@ -87,6 +105,11 @@ def test_the_chart_is_a_picture(tmp_path: Path) -> None:
         (("--rate", "1", "--cost", "1,1,1,-1"), "0 or more"),
         (("--rate", "1", "--lanes", "1:2", *COST), "--lanes"),
         (("--rate", "1", "--lanes", "0:0:0", *COST), "--lanes"),
+        (("--rate", "1", "--lanes", "1e308:1e308:1", *COST), "--lanes"),
+        (
+            ("--rate", "9", "--jobs", "9", "--objective-ms", "9", "--objective-lane", "low", *COST),
+            "no job is in lane low",
+        ),
         (("--rate", "1", "--max-batch-rows", "none", *COST), "--max-batch-rows"),
     ],
 )

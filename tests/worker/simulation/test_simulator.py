@@ -50,6 +50,8 @@ def test_every_job_is_computed_once_and_not_before_it_came(
     assert (tally.ended_s > tally.began_s).all()
     assert tally.tokens == arrivals.tokens.sum()
     assert tally.cells == tally.tokens if packed else tally.cells >= tally.tokens
+    took_s = (tally.ended_s - tally.began_s).sum()
+    assert took_s == pytest.approx(tally.rows_s), "every batch takes as long as it takes"
     assert tally.busy_s <= devices * (tally.ended_s.max() - arrivals.at_s[0]) + 1e-9
 
 

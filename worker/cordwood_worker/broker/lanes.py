@@ -63,8 +63,11 @@ class LaneReader:
                 pipeline.xlen(self._queue.keys.lane(lane))
             return sum(pipeline.execute())
 
-    def pump(self, window: int) -> int:
-        """Let jobs whose tenant's turn it is into the lanes, up to `window` jobs in each; return how many."""
+    def pump(self, window: int, *, idle: bool = False) -> int:
+        """Let jobs whose tenant's turn it is into the lanes, up to `window` jobs in each; return how many.
+
+        For an `idle` worker, which holds nothing, one is let into a lane whatever the others hold.
+        """
         keys = self._queue.keys
         with connection.translated_errors(), self._queue.redis.pipeline(transaction=False) as pipeline:
             for lane in LANES:
@@ -73,15 +76,15 @@ class LaneReader:
             for lane in LANES:
                 pipeline.zrange(keys.aside(lane), 0, min(max(1, window - lengths[lane]), MAX_JOBS_PER_CALL) - 1)
             waiting = dict(zip(LANES, pipeline.execute(), strict=True))
-        return sum(self._pump_lane(lane, window, members) for lane, members in waiting.items() if members)
+        return sum(self._pump_lane(lane, window, members, idle=idle) for lane, members in waiting.items() if members)
 
-    def _pump_lane(self, lane: str, window: int, members: Sequence[bytes]) -> int:
+    def _pump_lane(self, lane: str, window: int, members: Sequence[bytes], *, idle: bool) -> int:
         foreign = [raw for raw in members if not acceptable_id(raw)]
         if foreign:
             # No producer could have written them: they would stand at the head for ever.
             self._execute(("ZREM", self._queue.keys.aside(lane), *foreign))
         job_ids = [job_id for job_id in map(acceptable_id, members) if job_id]
-        return int(self._queue.call("pump", job_ids, (lane, window, *job_ids)))
+        return int(self._queue.call("pump", job_ids, (lane, window, int(idle), *job_ids)))
 
     def read_in_turn(self, lanes: Iterable[str], most: int) -> list[Entry]:
         """Read these lanes one after the other, up to `most` entries in all; raises as `read` does."""

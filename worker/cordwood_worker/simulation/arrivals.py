@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass
-from math import log, sqrt
+from math import log
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 COLUMNS: Final = ("at_s", "tokens", "lane")
+MOST_S: Final = 1e11
+MOST_TOKENS: Final = 1_000_000
 SPREAD: Final = 0.7
 """The standard deviation of the logarithm of lengths that are made up: English sentences and paragraphs mixed."""
 
@@ -52,10 +54,13 @@ def read_arrivals(lines: Iterable[str]) -> Arrivals:
     Raises InvalidInput, naming the line, for what is not a finite time, 1 or more tokens and one of the lanes.
     """
     reader = csv.DictReader(lines)
-    names = reader.fieldnames or []
-    if not {"at_s", "tokens"} <= set(names) <= set(COLUMNS):
-        raise InvalidInput(f"arrivals need the columns {', '.join(COLUMNS)} (lane may be left out), not {names}")
-    rows = [_read_row(row, reader.line_num) for row in reader]
+    try:
+        names = reader.fieldnames or []
+        if not {"at_s", "tokens"} <= set(names) <= set(COLUMNS):
+            raise InvalidInput(f"arrivals need the columns {', '.join(COLUMNS)} (lane may be left out), not {names}")
+        rows = [_read_row(row, reader.line_num) for row in reader]
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"the arrivals are not UTF-8 text: {error}") from None
     if not rows:
         raise InvalidInput("arrivals have a heading and no line")
     at_s, tokens, lanes = zip(*sorted(rows), strict=True)
@@ -80,11 +85,6 @@ def make_arrivals(
     )
 
 
-def poisson_error(jobs: int) -> float:
-    """The relative standard error of a rate of which so many arrivals were seen."""
-    return 1 / sqrt(jobs)
-
-
 def _read_row(row: dict[str, str], line: int) -> tuple[float, int, int]:
     try:
         at_s, tokens, lane = float(row["at_s"]), int(row["tokens"]), row.get("lane") or "normal"
@@ -92,6 +92,7 @@ def _read_row(row: dict[str, str], line: int) -> tuple[float, int, int]:
         raise InvalidInput(
             f"line {line} of the arrivals: {row} is not a time in seconds and a number of tokens"
         ) from None
-    if not (np.isfinite(at_s) and tokens >= 1 and lane in LANES):
-        raise InvalidInput(f"line {line} of the arrivals: {row} needs a finite time, 1 or more tokens, one of {LANES}")
+    if not (abs(at_s) < MOST_S and 1 <= tokens <= MOST_TOKENS and lane in LANES and None not in row):
+        limits = f"a time below {MOST_S:g} s, 1 to {MOST_TOKENS} tokens, one of {LANES}"
+        raise InvalidInput(f"line {line} of the arrivals: {row} needs {limits}")
     return at_s, tokens, LANES.index(lane)

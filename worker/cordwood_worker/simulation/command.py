@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
+MOST_PARTS = 1e6
 FETCH_S = 0.001
 """From a job's submission to its being fetched by a worker that waits, which no worker can see."""
 
@@ -106,6 +107,8 @@ def simulate_command(config: Path | None, queue: str, flags: Mapping[str, Any]) 
     names = ("arrivals", "rate", "load", "jobs", "tokens", "max_tokens", "lanes", "seed")
     arrivals = Traffic(**{name: flags[name] for name in names}).come(plan)
     report = simulate(arrivals, plan)
+    if flags["objective_lane"] not in {lane.lane for lane in report.lanes}:
+        raise InvalidInput(f"no job is in lane {flags['objective_lane']}, which --objective-lane names")
     needed = None
     if flags["objective_ms"] is not None:
         needed = devices_for(arrivals, plan, wait_p99_ms=flags["objective_ms"], lane=flags["objective_lane"])
@@ -188,6 +191,6 @@ def _parts(text: str) -> list[float]:
         parts = [float(part) for part in text.split(":")]
     except ValueError:
         parts = []
-    if len(parts) != len(LANES) or not all(np.isfinite(part) and part >= 0 for part in parts) or not any(parts):
+    if len(parts) != len(LANES) or not all(0 <= part <= MOST_PARTS for part in parts) or not any(parts):
         raise InvalidInput(f"--lanes {text!r} is not three parts such as 1:6:3, for {', '.join(LANES)}")
     return parts

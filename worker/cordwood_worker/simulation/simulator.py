@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import count
 from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -55,13 +56,14 @@ class FleetPlan:
 class Tally:
     """What came of a run. Times in seconds of the simulated clock, one entry a job in the order of arrival.
 
-    `began_s` is when the job's batch began, `ended_s` when it was done; `cells` are the tokens that were computed with
-    their padding.
+    `began_s` is when the job's batch began, `ended_s` when it was done; `rows_s` are the times of batches, each as
+    often as it has rows; `cells` are the tokens that were computed with their padding.
     """
 
     began_s: NDArray[np.float64]
     ended_s: NDArray[np.float64]
     busy_s: float = 0.0
+    rows_s: float = 0.0
     batches: int = 0
     tokens: int = 0
     cells: int = 0
@@ -116,7 +118,8 @@ class Simulator:
         self._devices = [_Device(plan) for _ in range(plan.devices)]
         self._waiting = deque(self._devices)
         self._numbers = {id(device): number for number, device in enumerate(self._devices)}
-        self._events: list[tuple[float, int, int]] = []
+        self._events: list[tuple[float, int, int, bool]] = []
+        self._event_numbers = count()
         self._random = Random(plan.seed)  # noqa: S311 - not for secrets
         self._offered = 0
         self._began = [0.0] * len(arrivals)
@@ -132,8 +135,8 @@ class Simulator:
             if at < total and (not events or times[at] <= events[0][0]):
                 at = self._arrive(at)
             else:
-                now_s, _, number = heappop(events)
-                self._step(self._devices[number], now_s)
+                now_s, _, number, ends = heappop(events)
+                (self._end if ends else self._wake)(self._devices[number], now_s)
         self._tally.began_s = np.array(self._began)
         self._tally.ended_s = np.array(self._ended)
         return self._tally
@@ -164,15 +167,17 @@ class Simulator:
         if device.held[lane] < self._plan.policy.shares(capacity)[lane]:
             self._fetch(device, now_s)
 
-    def _step(self, device: _Device, now_s: float) -> None:
-        """A batch has ended, or a wait has."""
-        batch = device.batch
+    def _wake(self, device: _Device, now_s: float) -> None:
+        """A wait has ended, unless it was given up for a batch or for a shorter one."""
+        if device.batch is None and now_s == device.wakes_s:
+            device.wakes_s = inf
+            self._begin(device, now_s)
+
+    def _end(self, device: _Device, now_s: float) -> None:
+        """A batch has ended."""
+        batch, device.batch = device.batch, None
         if batch is None:
-            if now_s >= device.wakes_s:
-                device.wakes_s = inf
-                self._begin(device, now_s)
-            return
-        device.batch = None
+            raise RuntimeError("a batch ended that had not begun")
         device.costs.note(batch, device.batch_s)
         for row in batch.rows:
             self._ended[row.index] = now_s + self._plan.store_s
@@ -230,13 +235,13 @@ class Simulator:
             wait_s = device.departures.wait_s(now_s, idle=True)
             if wait_s is not None and now_s + wait_s < device.wakes_s:
                 device.wakes_s = now_s + wait_s
-                heappush(self._events, (device.wakes_s, len(self._events), number))
+                heappush(self._events, (device.wakes_s, next(self._event_numbers), number, False))
             return
         device.batch, device.batch_s, device.wakes_s = batch, self._seconds(batch), inf
         begins_s = now_s + self._plan.gap_s
         for row in batch.rows:
             self._began[row.index] = begins_s
-        heappush(self._events, (begins_s + device.batch_s, len(self._events), number))
+        heappush(self._events, (begins_s + device.batch_s, next(self._event_numbers), number, True))
         self._note(batch, device.batch_s)
 
     def _seconds(self, batch: Batch) -> float:
@@ -249,6 +254,7 @@ class Simulator:
     def _note(self, batch: Batch, seconds: float) -> None:
         tally, tokens = self._tally, batch.real_tokens
         tally.busy_s += seconds
+        tally.rows_s += seconds * len(batch.rows)
         tally.batches += 1
         tally.tokens += tokens
         tally.cells += tokens if self._plan.packed else batch.padded_tokens

@@ -19,8 +19,14 @@ local function leave_turns(key, place, id)
   if not lane or not FAIR[lane] or redis.call('ZREM', FAIR[lane], id) == 0 then return end
   local f = redis.call('HMGET', key, 'tn', 'hi')
   local field = lane .. ':' .. (f[1] or '')
-  local tag = number(redis.call('HGET', K.vt, field))
-  if tag > 0 then redis.call('HSET', K.vt, field, string.format('%.0f', tag - math.max(1, number(f[2])))) end
+  local tags = redis.call('HMGET', K.vt, lane, field)
+  local tag = number(tags[2]) - math.max(1, number(f[2]))
+  if tag > number(tags[1]) then
+    redis.call('HSET', K.vt, field, string.format('%.0f', tag))
+  else
+    redis.call('HDEL', K.vt, field)
+  end
+  if redis.call('EXISTS', FAIR.high, FAIR.normal, FAIR.low) == 0 then redis.call('UNLINK', K.vt) end
 end
 
 -- Stores the outcome `state` and further fields, given one by one. Where a replay cannot need the payload, the caller

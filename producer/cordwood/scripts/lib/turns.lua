@@ -1,8 +1,10 @@
--- Start-time fair queueing of tokens among the tenants of a lane (Goyal, Vin and Cheng, SIGCOMM 1996).
+-- Self-clocked fair queueing of tokens among the tenants of a lane (S. J. Golestani, INFOCOM 1994).
 -- Needs keys, clock, record and lane.
--- A lane's stream holds a window of jobs. When that is full, jobs wait aside in `fair:<lane>`, each with a tag: the later
--- of the lane's virtual time and the end of its tenant's last job, which is the last one's tag plus its tokens. The least
--- tag is next, and the virtual time is the tag of the job that was let in last. While nobody waits there are no tags.
+-- A lane's stream holds a window of jobs. When that is full, jobs wait aside in `fair:<lane>`, each with a tag: its
+-- tokens after the later of the lane's virtual time and its tenant's last tag. The least tag is next, and the virtual
+-- time is the tag of the job that was let in last. So it goes on with each job, and tenants that never came before
+-- cannot stand before those that wait for ever, as they can where new ones begin at the tag of the last job's start.
+-- While nobody waits there are no tags.
 local DEFAULT_WINDOW = 64
 local room, any_aside = {}, nil
 
@@ -13,22 +15,10 @@ local function somebody_waits()
   return false
 end
 
--- Whether a worker could be waiting for an entry of this lane.
-local function all_delivered(lane)
-  local groups, stream = redis.pcall('XINFO', 'GROUPS', K[lane]), redis.pcall('XINFO', 'STREAM', K[lane])
-  if groups.err or stream.err or not groups[1] then return false end
-  local function field(fields, name)
-    for i = 1, #fields, 2 do
-      if fields[i] == name then return fields[i + 1] end
-    end
-  end
-  return field(groups[1], 'last-delivered-id') == field(stream, 'last-generated-id')
-end
-
--- How many jobs may go from those aside into the lane now.
-local function window_room(lane, window)
-  local free = window - redis.call('XLEN', K[lane])
-  return free > 0 and free or all_delivered(lane) and 1 or 0
+-- How many entries of this lane no worker has been given.
+local function undelivered(lane)
+  local pending = redis.pcall('XPENDING', K[lane], GROUP)
+  return redis.call('XLEN', K[lane]) - (pending.err and 0 or pending[1])
 end
 
 local function put_aside(lane, id, hint, tenant)
@@ -39,9 +29,9 @@ local function put_aside(lane, id, hint, tenant)
   any_aside = true
   local field = lane .. ':' .. tenant
   local tags = redis.call('HMGET', K.vt, lane, field)
-  local tag = math.max(number(tags[1]), number(tags[2]))
-  redis.call('HSET', K.vt, field, string.format('%.0f', tag + math.max(1, number(hint))))
-  redis.call('ZADD', FAIR[lane], string.format('%.0f', tag), id)
+  local tag = string.format('%.0f', math.max(number(tags[1]), number(tags[2])) + math.max(1, number(hint)))
+  redis.call('HSET', K.vt, field, tag)
+  redis.call('ZADD', FAIR[lane], tag, id)
   return 'fair:' .. lane
 end
 
@@ -54,7 +44,12 @@ local function enter(lane, id, hint, tenant)
   end
   local here = room[lane]
   if here.free and tenant ~= '' then
-    if here.jobs < 0 then here.jobs = window_room(lane, number(redis.call('HGET', K.meta, 'window') or DEFAULT_WINDOW)) end
+    if here.jobs < 0 then
+      local window = number(redis.call('HGET', K.meta, 'window') or DEFAULT_WINDOW)
+      -- Where all is delivered a worker may be waiting for an entry.
+      local least = undelivered(lane) <= 0 and 1 or 0
+      here.jobs = math.max(window - redis.call('XLEN', K[lane]), least)
+    end
     here.jobs = here.jobs - 1
     here.free = here.jobs >= 0
   end
